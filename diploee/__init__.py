@@ -14,8 +14,8 @@ or all at once, into a run folder, which `diploee.open_run` reads again::
     run = diploee.run("colocation_10mw", target_utilization=0.4)
     run.metric("grid.ramps.intervals.60s.up.max_mw")
 
-`sweep` and `ensemble` make many runs; `report`, `export`, `limits` and `datasheet` take
-them on.
+`sweep` and `ensemble` make many runs; `report`, `export`, `limits` and `datasheet`
+evaluate them.
 """
 
 import lazy_loader

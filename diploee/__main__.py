@@ -1,4 +1,4 @@
-"""`python -m diploee` is the command line."""
+"""Entry point of `python -m diploee`, the command line."""
 
 from diploee.cli import main
 

@@ -1,4 +1,4 @@
-"""Functions of `diploee` in Python beside sweeps and pages: one for each command."""
+"""Public Python functions of `diploee`, one for each command but sweeps and reports."""
 
 from __future__ import annotations
 
@@ -65,61 +65,60 @@ Files = Path | str | Sequence[Path | str]
 
 
 def scenarios(kind: ShippedKind = "scenario") -> dict[str, str]:
-    """Return the files that ship, each name with its description.
+    """Return the shipped files, as a mapping of names to descriptions.
 
     Parameters
     ----------
     kind : {"scenario", "sweep", "limits"}
         Kind of the files.
     """
-    return {name: _told(path, kind) for name, path in shipped(kind).items()}
+    return {name: _description(path, kind) for name, path in shipped(kind).items()}
 
 
-def _told(path: Path, kind: ShippedKind) -> str:
-    """Return a file's description, its name, or its first comment."""
+def _description(path: Path, kind: ShippedKind) -> str:
+    """Return a shipped file's description, name, or first comment."""
     content, _ = load_yaml_with_lines(path, "keys")
     first = path.read_text("utf-8").partition("\n")[0].removeprefix("#").strip()
     return str(content.get("name" if kind == "limits" else "description") or first)
 
 
 class Run(RunFolder):
-    """A finished run: what its folder holds, and what can be asked of it."""
+    """A finished run: the contents of its folder, and methods to evaluate these."""
 
     @cached_property
     def verdicts(self) -> tuple[LimitReport, ...]:
-        """Reports on the limits that were checked while the run passed, at its step."""
+        """Compliance reports on the limits checked during the run, at its step."""
         return reports_of(self)
 
     def limits(self, limits: Limits | Path | str) -> LimitReport:
-        """Check the run against limits.
+        """Check the run against limits: loaded ones, their file, or a preset's name.
 
-        Loaded ones, their file, or the name of a preset. What was checked while the run
-        passed is given as it was found then, at the run's step, each entry of a file by
-        itself.
+        An entry that was already checked during the run, at its step, keeps that
+        result.
         """
         loaded = limits if isinstance(limits, Limits) else load_limits(limits)
         return report_on(self, loaded)
 
     @cached_property
     def ride_through(self) -> RideThroughResult:
-        """Answer to the shipped event, by ``facility.ride_through``."""
+        """Response to the shipped event, by the settings ``facility.ride_through``."""
         return self.answer()
 
     def answer(
         self, event: Event | str = "nerc_2024_07_10", **options: Any
     ) -> RideThroughResult:
-        """Return how the site answers an event, or that of a table of voltage over time.
+        """Simulate the ride-through response of the site to an event.
 
-        Arguments as in `diploee.grid.dynamics.block_ride_through`; `event` may also be a CSV
-        file ``t_s,voltage_pu[,frequency_hz]``.
-        """  # noqa: E501
+        Arguments as in `diploee.grid.dynamics.block_ride_through`; `event` may also be
+        a CSV file ``t_s,voltage_pu[,frequency_hz]``.
+        """
         from diploee.grid.dynamics.ride_through_study import ride_through
 
         event = load_event(event) if isinstance(event, str) else event
         return ride_through(self, event, **options)
 
     def site(self, at: datetime | None = None, **options: Any) -> Site:
-        """Open the site to be stepped by a simulator; arguments as in `Site.open`."""
+        """Open the site for co-simulation; arguments as in `Site.open`."""
         from diploee.grid.dynamics.site import Site, has_stores
         from diploee.importers.inputs import InputReader
 
@@ -137,7 +136,7 @@ class Run(RunFolder):
         force: bool = False,
         **options: Any,
     ) -> Path:
-        """Write the run's power in the format of a planner's tool.
+        """Write the run's power in the file format of a grid planning tool.
 
         Parameters
         ----------
@@ -146,7 +145,7 @@ class Run(RunFolder):
         out : path, optional
             File or folder; ``<run folder>-<format>`` by default.
         force : bool
-            Replace an export that stands there.
+            Replace an existing export.
         **options : object
             Fields of `diploee.grid.export.Options`, such as ``step="15 min"``,
             `q_table` as a path.
@@ -154,7 +153,7 @@ class Run(RunFolder):
         Returns
         -------
         pathlib.Path
-            What was written.
+            Path of the file or folder written.
         """
         from diploee.grid.export.base import Options
         from diploee.grid.export.registry import export_run
@@ -168,32 +167,27 @@ class Run(RunFolder):
         return export_run(self, format_name, out, Options(**options), force=force)
 
     def report(self, out: Path | str = "report.html", **options: Any) -> Path:
-        """Write the run's page and return its place.
-
-        Options as in `report.write_report`.
-        """
+        """Write the run's report and return its path; options as in `write_report`."""
         from diploee.reports.build import report
 
         return report(self, out, **options)
 
     def plot(self, chart: str = "peak-week") -> Picture:
-        """Draw a chart of the run's report by its id.
-
-        A notebook shows what this returns.
+        """Draw a chart of the run's report by its id, for a notebook to show.
 
         Raises
         ------
         InputError
-            If the report has no such chart; the text lists those it has.
+            If the report has no such chart; the text lists its charts.
         """
         from diploee.reports.build import picture
 
         return picture(self, chart)
 
     def sections(self, limits: Sequence[LimitReport] = ()) -> list[Section]:
-        """Return the results as sections, the answer first.
+        """Return the results as sections: main statistics first, compliance included.
 
-        Verdicts of `limits` too.
+        `limits` are reports on further limits.
         """
         from diploee.reports.run_sections import run_sections
 
@@ -212,39 +206,40 @@ class Run(RunFolder):
     ) -> pd.DataFrame:
         """Return the power of a node, chassis, rack, row or hall, or of each of them.
 
-        The loads of the run are played again, which takes as long as its schedule up to
-        the end of the span. Nodes of a job, and of a service, draw alike, each its part
-        of a sum: parts are as coherent as they can be, and each by itself swings at
-        least as much as here.
+        The loads of the run are simulated again, which takes as long as its schedule up
+        to the end of the span. All nodes of a job, and of a service, consume an equal
+        share of its power, so racks are fully coherent; real single nodes fluctuate at
+        least as much.
 
         Parameters
         ----------
         of : str
-            A part by its number from 0, such as ``"rack:17"``, or all of a level,
-            ``"rack"``. Parts are those of `facility.layout`, numbered pool after pool.
+            One node, chassis, rack, row or hall by its number from 0, such as
+            ``"rack:17"``, or all of a level, ``"rack"``. They are those of
+            `facility.layout`, numbered pool after pool.
         step : str, optional
             Interval such as ``"0.1 s"``; the run's resolution by default.
         span : (datetime.datetime or None, datetime.datetime or None), optional
-            From when to before when, local time; the whole run by default.
+            Start and end (excluded), local time; the whole run by default.
         **options : object
-            What the run took in Python besides: ``library``, ``policies``,
-            ``controller``, ``stages`` and ``loads``, as `simulate` has them.
+            Python arguments of the run: ``library``, ``policies``, ``controller``,
+            ``stages`` and ``loads``, as for `simulate`.
 
         Returns
         -------
         pandas.DataFrame
             ``it_power_w`` [W], ``busy_nodes`` and ``utilization``, and
             ``it_ac_power_w`` where the nodes' AC power is modelled, indexed by
-            `timestamp`. Of several parts each has columns of its own, such as
-            ``it_power_w.rack:17``, beside those of all together.
+            `timestamp`. With several racks, each has its own columns, such as
+            ``it_power_w.rack:17``, in addition to those of the sum.
 
         Raises
         ------
         InputError
-            If there is no such part, step or span, or what the run read has changed.
+            If there is no such rack, step or span, or an input of the run has changed.
         """
-        asked = LayoutSpan(of=of, step=step, first=span[0], until=span[1])
-        tables = part_tables(self, site_of_run(self, **options), asked)
+        layout_span = LayoutSpan(of=of, step=step, first=span[0], until=span[1])
+        tables = part_tables(self, site_of_run(self, **options), layout_span)
         frame: pd.DataFrame = pa.concat_tables(tables).to_pandas()
         return frame.set_index("timestamp")
 
@@ -260,22 +255,23 @@ def open_run(folder: Path | str) -> Run:
     Raises
     ------
     InputError
-        If it is none, or was written by a newer version.
+        If the folder is no run folder, or was written by a newer version.
     """
     return Run.open(folder)
 
 
 def load_event(name: str) -> Event:
-    """Return an event that ships, or that of a table ``t_s,voltage_pu[,frequency_hz]``.
+    """Return a shipped event, or the event of a CSV file.
 
-    Each value is held until the next stamp. In place of `voltage_pu`, `waveform_pu` is
-    sampled at even steps, of its amplitude: its RMS over a cycle, renewed each half,
-    isn't filtered again.
+    The file has columns ``t_s,voltage_pu[,frequency_hz]``, and each value holds until
+    the next time. Instead of `voltage_pu` it may have `waveform_pu`, the instantaneous
+    voltage [pu of its amplitude] at equal steps: its RMS over a cycle, updated every
+    half cycle, is not filtered again.
 
     Raises
     ------
     InputError
-        If it is neither.
+        If the name is neither an event nor a file.
     """
     from diploee.grid.dynamics.block_ride_through import Voltage
     from diploee.grid.dynamics.events import EVENTS, Event
@@ -301,7 +297,7 @@ def run(
     profiles: Sequence[Path | str] = (),
     **options: Any,
 ) -> Run:
-    """Simulate a scenario by name, file or object; a notebook shows how it goes.
+    """Simulate a scenario by name, file or object; a notebook shows the progress.
 
     Parameters
     ----------
@@ -311,9 +307,9 @@ def run(
     out : path, optional
         The run folder; ``runs/<scenario>-<hash>`` by default.
     target_utilization : float, optional
-        Mean node occupancy to reach, 0-1, of the scenario's only stream.
+        Target mean node occupancy (0-1) of the scenario's only stream.
     seed : int, optional
-        Seed of every random draw.
+        Random seed.
     values : mapping, optional
         Values by dotted key, such as ``{"duration": "8 weeks"}``.
     profiles : sequence of path
@@ -329,17 +325,16 @@ def run(
     Raises
     ------
     ScenarioError
-        If the scenario or a value is wrong; the text names the key as it was given
-        here.
+        If the scenario or a value is invalid; the text names the key.
     InputError
         If there is no such option, or the profiles or the output folder are not usable.
     """
-    asked = {**(values or {}), **({} if seed is None else {"seed": seed})}
-    resolved, names = _with_values(scenario, asked, {}), {}
+    changes = {**(values or {}), **({} if seed is None else {"seed": seed})}
+    resolved, names = _with_values(scenario, changes, {}), {}
     if target_utilization is not None:
         target = target_values(resolved, target_utilization)
         names = dict.fromkeys(target, "target_utilization")
-        resolved = _with_values(scenario, asked | target, names)
+        resolved = _with_values(scenario, changes | target, names)
     if profiles:
         options["library"] = ProfileLibrary.open(*map(str, profiles))
     if in_notebook():
@@ -362,48 +357,46 @@ def simulate(
     Parameters
     ----------
     scenario : Scenario
-        What to simulate.
+        The scenario to simulate.
     out : path, optional
         The run folder; ``runs/<scenario>-<hash>`` by default.
     library : ProfileLibrary, optional
         Power profiles of the jobs; the shipped reference profiles by default.
     inputs : Inputs, optional
-        All that the run reads, profiles too, where that was read before.
+        All input data of the run, with profiles, if they were read before.
     limits : sequence of Limits
-        Checked while the run passes, at the step that they need, with those of the
-        scenario.
+        Limits to check during the run, at the step that they need, in addition to the
+        scenario's limits.
     progress : Progress, optional
         Called with the stages and their progress.
     **options : object
-        How the run is made and what is kept of it:
+        Options of the run and its outputs:
 
         - ``engine``: ``"simpy"`` or ``"compiled"``; both give the same start times.
         - ``force``: replace a run folder that exists.
-        - ``event_windows``: also keep the worst windows at 0.1 s in ``zooms/``.
-        - ``by_load``: also keep the power of each stream and service in the series, and
-          aggregates by job class.
-        - ``before_stores``: also keep the load before batteries and ramp limits, and
-          write in double precision: what `diploee.grid.dynamics.Site` starts from.
-        - ``jobs_file``: write ``jobs.parquet``, the largest file of a run; it is by
-          default.
-        - ``nodes_file``: write ``nodes.parquet``, which nodes jobs and services hold
-          from when to when.
-        - ``sinks``: own takers of the blocks, beside the files and metrics of the run
-          folder.
-        - ``n_threads``: threads of the power stage; as many as there are cores, at most
-          four, by default. 0 keeps the run to one core.
-        - ``window_days``: days that are simulated at a time, to a quarter. It bounds
-          the memory and changes no result.
-        - ``at_most_s``, ``at_most_mb``: a run that is forecast to take longer [s], or
-          more memory [MB], is refused.
+        - ``event_windows``: also write the extreme windows at 0.1 s in ``zooms/``.
+        - ``by_load``: also write the power of each stream and service in the series,
+          and aggregates by job class.
+        - ``before_stores``: also write the load upstream of batteries and ramp limits,
+          in double precision, as `diploee.grid.dynamics.Site` needs.
+        - ``jobs_file``: write ``jobs.parquet``, the largest file of a run (default).
+        - ``nodes_file``: write ``nodes.parquet``, the node allocations of jobs and
+          services over time.
+        - ``sinks``: custom consumers of the blocks, in addition to the files and
+          metrics of the run folder.
+        - ``n_threads``: threads of the power stage; by default the number of cores, at
+          most four. 0 runs all stages on one core.
+        - ``window_days``: days that are simulated at a time, in quarters of a day. The
+          window bounds the memory and does not affect results.
+        - ``at_most_s``, ``at_most_mb``: refuse a run with a longer forecast time [s] or
+          a larger forecast memory [MB].
         - ``until_decided``: stop once no file of limits can be met any more, at both
-          ends of a large job, with a `EarlyStopError` that has the `reports`.
+          ends of a large job, with an `EarlyStopError` that has the `reports`.
 
-        And what takes part in it in Python: ``policies``, own queue disciplines by the
-        name of their pool; ``stages``, behind those of the scenario; ``controller``,
-        which acts on the jobs of all pools, before their policies; ``loads``, callables
-        that open further loads of a scenario with its inputs, behind the profiles of a
-        library.
+        Python objects in the run: ``policies``, custom queue disciplines by pool name;
+        ``stages``, placed after those of the scenario; ``controller``, which acts on
+        the jobs of all pools before the policies; ``loads``, callables that open
+        further loads of a scenario with its inputs, after the library's profiles.
 
     Returns
     -------
@@ -413,30 +406,30 @@ def simulate(
     Raises
     ------
     InputError
-        If the scenario, the profiles or the output folder are not usable, or it takes
-        too long.
+        If the scenario, the profiles or the output folder are not usable, or the run's
+        forecast is too long.
     OutputError
-        If the folder can't be written; nothing is kept then.
+        If the folder can't be written; no partial folder remains.
     EarlyStopError
-        If it stops `until_decided`; nothing is kept then.
+        If the run stops as `until_decided` says; no folder remains.
     """
-    known = [field.name for field in fields(RunOptions)]
-    for name in options.keys() - known:
-        known += ["library", "inputs", "limits", "progress", *signature(run).parameters]
+    names = [field.name for field in fields(RunOptions)]
+    for name in options.keys() - names:
+        names += ["library", "inputs", "limits", "progress", *signature(run).parameters]
         raise InputError(
             f"{name}: not an argument of diploee.run or simulate"
-            f"{did_you_mean(name, known)}"
+            f"{did_you_mean(name, names)}"
         )
     if not isinstance(scenario, Scenario):
         raise InputError(
             f"scenario: expected a Scenario, as load_scenario gives, found "
             f"{shown(scenario)}; diploee.run takes names and files"
         )
-    how, watch = RunOptions(**options), Stopwatch(progress or Progress())
+    run_options, watch = RunOptions(**options), Stopwatch(progress or Progress())
     with watch.stage("read inputs"):
-        if out is not None:  # before all that is read
-            check_output_folder(out, how.force, kind=RUN_FOLDER)
-        site = site_of(scenario, library, how, inputs, limits)
+        if out is not None:  # check before reading
+            check_output_folder(out, run_options.force, kind=RUN_FOLDER)
+        site = site_of(scenario, library, run_options, inputs, limits)
     return open_run(running.simulate(site, out, watch))
 
 
@@ -447,25 +440,25 @@ def site_of(
     inputs: Inputs | None = None,
     limits: Sequence[Limits] = (),
 ) -> PreparedSite:
-    """Return the site of a scenario with all that it names read, and the limits to check it by."""  # noqa: E501
+    """Prepare the site of a scenario: read its inputs, and add limits to check."""
     expect(isinstance(limits, tuple | list), "limits", "a list", limits)
-    for of in limits:
-        expect(isinstance(of, Limits), "limits", "Limits, as load_limits gives", of)
-    every = (*limits_of(scenario), *limits)
-    watch = WatchedLimits(every) if every else NO_WATCH
+    for item in limits:
+        expect(isinstance(item, Limits), "limits", "Limits, as load_limits gives", item)
+    all_limits = (*limits_of(scenario), *limits)
+    watch = WatchedLimits(all_limits) if all_limits else NO_WATCH
     scenario = at_needed_step(scenario, options.stages, watch)
     return prepare(scenario, inputs or load_inputs(scenario, library), options, watch)
 
 
 def site_of_run(
-    run: Run, library: ProfileLibrary | None = None, **own: Any
+    run: Run, library: ProfileLibrary | None = None, **options: Any
 ) -> PreparedSite:
-    """Return the site of a run, to be simulated again.
+    """Prepare the site of a run for another simulation.
 
-    `own` is what it took in Python besides.
+    `options` are the run's Python objects, such as policies and stages.
     """
-    options = RunOptions(engine=run.manifest["engine"], **own)
-    return prepare(run.scenario, load_inputs(run.scenario, library), options)
+    run_options = RunOptions(engine=run.manifest["engine"], **options)
+    return prepare(run.scenario, load_inputs(run.scenario, library), run_options)
 
 
 def generate_jobs(
@@ -478,12 +471,13 @@ def generate_jobs(
     Parameters
     ----------
     scenario : Scenario
-        What to generate.
+        The scenario of the streams.
     library : ProfileLibrary, optional
-        Profiles that the classes draw from; they give the durations.
+        Power profiles of the job classes, which give the durations.
     simulated_utilization : callable, optional
-        Schedules the jobs of a stream with ``match: simulated``, day after day, and
-        returns the mean node occupancy (0-1) of its pool; its own scheduler by default.
+        Function that schedules the jobs of a stream with ``match: simulated``, day
+        after day, and returns the mean node occupancy (0-1) of its pool; by default
+        with the pool's scheduler.
 
     Returns
     -------
@@ -495,8 +489,8 @@ def generate_jobs(
     ------
     InputError
         If a class has no profile, a log can't be read or does not fit its rules, or a
-        target can't be reached; the text says by how much. Or if the scenario has a
-        `facility.size`, which `diploee.run` alone settles; so with all steps.
+        target can't be reached (the text gives the difference). Or if the scenario has
+        a `facility.size`, which only `diploee.run` resolves; likewise in all steps.
     """
     return steps.generate_jobs(
         scenario, load_inputs(scenario, library), simulated_utilization
@@ -504,12 +498,12 @@ def generate_jobs(
 
 
 DRAFT_NODES = 1000
-"""Nodes of the site whose power says how many make the one that is asked for."""
+"""Nodes of the draft site, whose power gives the node count of the requested site."""
 
 
 def starter(answers: SiteAnswers, name: str) -> tuple[str, int]:
-    """Return a first scenario of a site as text, and how many nodes make its power."""
-    # Whose job is of given nodes
+    """Return the YAML text of a site's first scenario, and its number of nodes."""
+    # The draft's jobs have fixed node counts
     draft = answers.model_copy(update={"largest_job": 0.0})
     data, _ = read_text(starter_text(draft, name, DRAFT_NODES))
     data = with_value(
@@ -553,7 +547,7 @@ def export(
     out: Path | str | None = None,
     **options: Any,
 ) -> Path:
-    """Write a run's power in the format of a planner's tool, and return its path.
+    """Write a run's power in the format of a grid planning tool; return the path.
 
     Parameters
     ----------
@@ -572,14 +566,14 @@ def export(
 def datasheet(
     run: Run | Path | str, out: Path | str = "datasheet.html", **options: Any
 ) -> Path:
-    """Write what an interconnection asks of a load on one page, and return its place.
+    """Write a data sheet of a load for an interconnection request; return its path.
 
     Parameters
     ----------
     run : Run or path
         A finished run, or its folder.
     out : path
-        The page.
+        HTML page to write.
     **options : object
         Further arguments of `diploee.reports.datasheet.write_datasheet`, such as
         ``limits=["ercot_lcl_2026_06"]`` or ``csv_file=...``, `peaks` as a path.
@@ -605,21 +599,21 @@ def fit(
     force: bool = False,
     **options: Any,
 ) -> JobLogFit:
-    """Learn from a job log when jobs come, how wide they are and how long they run.
+    """Fit a job stream to a job log: submission times, job sizes and durations.
 
-    What ``diploee fit`` does, with its options as arguments.
+    Equivalent of ``diploee fit``, with its options as arguments.
 
     Parameters
     ----------
     log : path
         The log, in any format of `diploee.importers.JOB_LOG_FORMATS`.
     workload : str, optional
-        Workload that all jobs take their power from; else `rules`.
+        Workload whose profiles give the power of all jobs; else `rules`.
     rules : path or sequence of ClassRule, optional
-        Which jobs take their power from which workload; the first that fits.
+        Rules that map jobs to workloads; the first match applies.
     scenario : Scenario, path or name, optional
-        What the stream is for: gives the pool, its nodes and GPUs, and how to read the
-        log where its only replay of a log says so.
+        Scenario for the stream, which gives the pool, its nodes and GPUs, and the log
+        options of its only log replay.
     pool : str, optional
         Pool of the stream; the scenario's only one by default, ``"main"`` without a
         scenario.
@@ -633,46 +627,47 @@ def fit(
     force : bool
         Replace an existing file at `out`.
     **options : object
-        `log_format`, which is recognised by content by default; fields of
-        `JobFitOptions`, such as ``months=False``, and of `LogReading`, such as ``columns={"submit": "came", ...}``, ``gpus_per_node=4`` or
+        `log_format`, by default detected from the content; fields of `JobFitOptions`,
+        such as ``months=False``, and of `LogReading`, such as
+        ``columns={"submit": "came", ...}``, ``gpus_per_node=4`` or
         ``states=("completed",)``.
 
     Returns
     -------
     JobLogFit
-        Its `fragment` is what `out` holds or would hold; its `figures` compare the log,
-        the fragment and the jobs that it generates.
+        The fit. Its `fragment` is the text of `out`; its `figures` compare the log, the
+        fitted stream and simulated jobs.
 
     Raises
     ------
     InputError
-        If the log can't be read, neither or both of `workload` and `rules` are given,
-        or an option or a place is none.
+        If the log can't be read, neither or both of `workload` and `rules` are
+        specified, or an option or a path is invalid.
 
     Examples
     --------
-    >>> found = diploee.fit("sacct.txt", "llama2_70b_lora", out="stream.yaml")  # doctest: +SKIP
-    """  # noqa: E501
+    >>> result = diploee.fit("sacct.txt", "llama2_70b_lora")  # doctest: +SKIP
+    """
     from diploee.fits.fragment import Target, check_place, write_fragment
     from diploee.fits.jobs.arrivals import JobFitOptions
     from diploee.fits.jobs.from_log import fit_from_log
 
-    of_fit = {
+    fit_options = {
         key: options.pop(key) for key in [*options] if key in JobFitOptions.model_fields
     }
-    place = None if out is None else Path(out)
-    read = [item for item in (log, rules, scenario) if isinstance(item, Path | str)]
-    check_place(place, force, *read)
+    path = None if out is None else Path(out)
+    inputs = [item for item in (log, rules, scenario) if isinstance(item, Path | str)]
+    check_place(path, force, *inputs)
     result = fit_from_log(
         Path(log),
         ProfileLibrary.open(*map(str, profiles)),
         options,
-        JobFitOptions(**of_fit),
-        Target(scenario, pool, stream, place),
+        JobFitOptions(**fit_options),
+        Target(scenario, pool, stream, path),
         workload=workload,
         rules=rules,
     )
-    write_fragment(result.fragment, place, force)
+    write_fragment(result.fragment, path, force)
     return result
 
 
@@ -680,13 +675,13 @@ def fit(
 def import_profile(
     files: Files,
     source_format: Literal["nvidia-smi", "plain", "wattameter"],
-    **told: Any,
+    **facts: Any,
 ) -> PowerProfile: ...
 
 
 @overload
 def import_profile(
-    files: Files, source_format: Literal["mlperf-power", "nlr-genai"], **told: Any
+    files: Files, source_format: Literal["mlperf-power", "nlr-genai"], **facts: Any
 ) -> list[PowerProfile]: ...
 
 
@@ -703,7 +698,7 @@ def import_profile(
     Parameters
     ----------
     files : path or sequence of path
-        Logs of one job; of ``"mlperf-power"`` and ``"nlr-genai"`` the folder.
+        Logs of one job, or the folder for ``"mlperf-power"`` and ``"nlr-genai"``.
     source_format : {"nvidia-smi", "plain", "wattameter", "mlperf-power", "nlr-genai"}
         Their format.
     out : path, optional
@@ -711,14 +706,14 @@ def import_profile(
     force : bool
         Replace profiles of the same ids there.
     **facts : object
-        What the importer takes besides, such as ``workload``, which logs of one job
-        need, ``profile_id``, ``n_nodes``, ``licence``, or ``side`` of MLPerf's folders.
+        Further options of the importer, such as ``workload`` (required for logs of one
+        job), ``profile_id``, ``n_nodes``, ``licence``, or ``side`` of MLPerf's folders.
 
     Returns
     -------
     PowerProfile or list of PowerProfile
-        The profile of one job, or those of the runs in a folder, of which ``skipped``
-        names the runs that can't be read.
+        The profile of one job, or the profiles of the runs in a folder; its ``skipped``
+        lists unreadable runs.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The command line: a thin layer over the package."""
+"""Command line of diploee, a thin layer over the Python package."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ EXIT_INTERRUPTED = 130
 
 
 class Interrupted(BaseException):
-    """A signal ended the run; typer, whose versions differ there, does not know it."""
+    """Exception raised when a signal ends the run; unknown to typer."""
 
 
 def main() -> None:
-    """Run the command line as users do: warnings of libraries are not for them."""
+    """Run the command line as a program, with the warnings of libraries hidden."""
     for stream in (sys.stdout, sys.stderr):
         # A console may lack √ or ×, as Windows' cp1252
         if isinstance(stream, TextIOWrapper):
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def command_line() -> None:
-    """Run the command line; errors of the user become one line each, without a traceback."""  # noqa: E501
+    """Run the command line; print each user error as one line without a traceback."""
     import typer
 
     from diploee.base.errors import DiploeeError, InputError
@@ -45,48 +45,51 @@ def command_line() -> None:
     from diploee.base.progress import stop_with
     from diploee.cli.app import application
 
-    for number in _interrupts():
+    for number in _interrupt_signals():
         if signal.getsignal(number) != signal.SIG_IGN:  # as after nohup
-            signal.signal(number, _interrupt)
+            signal.signal(number, _handle_interrupt)
     try:
-        _check_text(sys.argv[1:])
-        completed = _words_to_complete()
+        _check_utf8(sys.argv[1:])
+        completed = _completion_words()
         words = completed or sys.argv[1:]
         called = next((word for word in words if not word.startswith("-")), "")
         # `fit` is completed to `fit-requests`
         command = application(called, alone=not completed)
         sys.exit(command() if completed else command(words, standalone_mode=False))
     except typer.TyperException as error:
-        _complain(_in_our_words(error))
+        _print_errors(_usage_error_text(error))
         sys.exit(error.exit_code)
     except InputError as error:
-        _complain(*error.problems)
+        _print_errors(*error.problems)
         sys.exit(EXIT_BAD_INPUT)
     except DiploeeError as error:
-        _complain(*error.problems)
+        _print_errors(*error.problems)
         sys.exit(EXIT_FAILED)
     except (Interrupted, KeyboardInterrupt, typer.Abort):
-        _end_interrupted()
+        _exit_interrupted()
     except BrokenPipeError:
-        # The reader went away, as in `| head`; nothing may complain about it at exit.
+        # The reader of the pipe has closed it, as in `| head`; exit without messages.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(EXIT_FAILED)
     except OSError as error:
-        _complain(f"{error.filename or 'standard output'}: {reason(error)}")
+        _print_errors(f"{error.filename or 'standard output'}: {reason(error)}")
         sys.exit(EXIT_FAILED)
     except MemoryError:
-        _complain(
+        _print_errors(
             "out of memory; simulate fewer nodes or a shorter duration; nothing was "
             "kept"
         )
         sys.exit(EXIT_FAILED)
     except Exception as error:
-        if any(signal.getsignal(number) is _ignore for number in _interrupts()):
-            # Of which pydantic makes an error of its own where it calls back
-            _end_interrupted()
+        if any(
+            signal.getsignal(number) is _ignore_signal
+            for number in _interrupt_signals()
+        ):
+            # pydantic turns an interrupt inside a validator into its own error
+            _exit_interrupted()
         if os.environ.get(DEBUG_VARIABLE):
             raise
-        _complain(
+        _print_errors(
             f"internal error: {type(error).__name__}: {error}; please report it, with "
             f"the traceback that {DEBUG_VARIABLE}=1 shows"
         )
@@ -95,21 +98,18 @@ def command_line() -> None:
         stop_with(None)  # the next command of this process is not the one interrupted
 
 
-def _end_interrupted() -> NoReturn:
-    _complain("interrupted; what was not finished is removed")
+def _exit_interrupted() -> NoReturn:
+    _print_errors("interrupted; what was not finished is removed")
     sys.exit(EXIT_INTERRUPTED)
 
 
-def _words_to_complete() -> list[str]:
-    """Return the words behind ``diploee`` that a shell asks to complete.
-
-    None where none does.
-    """
+def _completion_words() -> list[str]:
+    """Return the words after ``diploee`` that a shell asks to complete, if any."""
     line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
     return line.split()[1:] if "_DIPLOEE_COMPLETE" in os.environ else []
 
 
-def _check_text(arguments: list[str]) -> None:
+def _check_utf8(arguments: list[str]) -> None:
     from diploee.base.errors import InputError
 
     for text in arguments:
@@ -117,8 +117,8 @@ def _check_text(arguments: list[str]) -> None:
             raise InputError(f"'{text}' is not UTF-8 text; rename that file or folder")
 
 
-def _in_our_words(error: typer.TyperException) -> str:
-    """Return what is wrong with an option, of which typer quotes pydantic."""
+def _usage_error_text(error: typer.TyperException) -> str:
+    """Return the message of a usage error, without pydantic's wording."""
     from pydantic import ValidationError
 
     from diploee.base.plain_data import plain_problems
@@ -129,32 +129,28 @@ def _in_our_words(error: typer.TyperException) -> str:
     return error.format_message()
 
 
-def _complain(*problems: str) -> None:
+def _print_errors(*problems: str) -> None:
     from diploee.base.errors import one_line
 
     for line in problems:
         sys.stderr.write(f"diploee: {one_line(line)}\n")
 
 
-def _interrupts() -> list[signal.Signals]:
-    """Return the signals that end a run.
-
-    Ctrl-C, termination, a terminal that hangs up.
-    """
+def _interrupt_signals() -> list[signal.Signals]:
+    """Return the signals that end a run: Ctrl-C, termination and hang-up."""
     names = ("SIGINT", "SIGTERM", "SIGHUP")
     return [signal.Signals[name] for name in names if hasattr(signal, name)]
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    # A second signal, such as a hang-up with the termination, must not stop the
-    # clean-up.
+def _handle_interrupt(_number: int, _frame: FrameType | None) -> None:
+    # A second signal, such as a hang-up after a termination, must not stop clean-up.
     from diploee.base.progress import stop_with
 
-    for number in _interrupts():
-        signal.signal(number, _ignore)
+    for number in _interrupt_signals():
+        signal.signal(number, _ignore_signal)
     stop_with(Interrupted())
     raise Interrupted
 
 
-def _ignore(_number: int, _frame: FrameType | None) -> None:
+def _ignore_signal(_number: int, _frame: FrameType | None) -> None:
     pass

@@ -1,4 +1,4 @@
-"""The commands. Only the module of the one that is called is imported, so that help is quick."""  # noqa: E501
+"""Command-line application, which imports only the module of the called command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from diploee.cli.command_help import App
+from diploee.cli.command_help import HELP_ALL, App
 
 COMMANDS = {
     "Start": {
@@ -45,16 +45,19 @@ COMMANDS = {
         "schema": "schema:schema",
     },
 }
-"""Commands and groups by the panel of the help that shows them, in its order."""
+"""Locations (module:function) of commands and groups, by panel of the help."""
 GROUPS = {
     "scenarios": "List, show and copy the scenarios, sweeps and limits that ship.",
     "profiles": "List, show, import, check and compare power profiles of jobs.",
 }
-"""Commands that have commands of their own, and what their help opens with."""
+"""Groups of commands, and the summary in their help."""
 
 
 def application(called: str | None = None, *, alone: bool = False) -> typer.Typer:
-    """Return the command line."""
+    """Return the command line, with only the called command imported.
+
+    With `alone`, other commands are left out.
+    """
     alone = alone and any(called in names for names in COMMANDS.values())
     app = App(
         name="diploee",
@@ -64,52 +67,52 @@ def application(called: str | None = None, *, alone: bool = False) -> typer.Type
         ),
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={"help_option_names": ["-h", "--help", HELP_ALL]},
     )
     app.callback()(_root)
     for panel, names in COMMANDS.items():
-        for name, place in names.items():
+        for name, location in names.items():
             if alone and name != called:
                 continue
             is_loaded = called in (None, name)
             if name in GROUPS:
-                group = _found(place) if is_loaded else App()
-                words = GROUPS[name]
+                group = _load(location) if is_loaded else App()
                 app.add_typer(
                     group,
                     name=name,
-                    help=words,
+                    help=GROUPS[name],
                     no_args_is_help=True,
                     rich_help_panel=panel,
                 )
             else:
-                command = _found(place) if is_loaded else _stand_in(place)
+                command = _load(location) if is_loaded else _placeholder(location)
                 app.command(name, rich_help_panel=panel)(command)
     return app
 
 
-def _found(place: str) -> Any:
-    module, _, name = place.partition(":")
+def _load(location: str) -> Any:
+    """Import a command or group from its location, module:name."""
+    module, _, name = location.partition(":")
     return getattr(import_module(f"diploee.cli.{module}"), name)
 
 
-def _stand_in(place: str) -> Callable[[], None]:
-    """Return a command with another's docstring, without importing that."""
-    module, _, name = place.partition(":")
+def _placeholder(location: str) -> Callable[[], None]:
+    """Return a command with the docstring of a command that is not imported."""
+    module, _, name = location.partition(":")
     source = ast.parse(Path(__file__).with_name(f"{module}.py").read_text("utf-8"))
     functions = {
         node.name: node for node in source.body if isinstance(node, ast.FunctionDef)
     }
 
-    def stand_in() -> None:
+    def placeholder() -> None:
         raise AssertionError("only the help of this command is loaded")
 
-    stand_in.__doc__ = ast.get_docstring(functions[name])
-    return stand_in
+    placeholder.__doc__ = ast.get_docstring(functions[name])
+    return placeholder
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         from diploee.base.version import full_version
 
         typer.echo(f"diploee {full_version()}")
@@ -120,7 +123,10 @@ def _root(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_version, is_eager=True, help="Show the version."
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Show the version.",
         ),
     ] = False,
 ) -> None:

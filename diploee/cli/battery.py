@@ -1,4 +1,4 @@
-"""`diploee battery`: what would keep a site within limits."""
+"""`diploee battery`: battery size and alternatives to keep a site within limits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def battery_command(
         typer.Option(
             "--limits",
             metavar="NAME",
-            help="Limits to keep, a preset or a file; may be repeated.",
+            help="Limits to meet (preset or file); may be repeated.",
             autocompletion=shipped_names("limits"),
         ),
     ],
@@ -44,16 +44,13 @@ def battery_command(
         typer.Option(
             metavar="MINUTES",
             min=0,
-            help=(
-                "Longest that a run of a scenario, and that all cures, are forecast "
-                "to take."
-            ),
+            help="Maximum forecast time of a run, and of all alternatives.",
         ),
     ] = AT_MOST_MIN,
     profiles: Profiles = None,
     as_json: Json = False,
 ) -> None:
-    """Find the smallest battery that keeps a site within limits, beside other cures."""
+    """Find the smallest battery that keeps a site within limits, and alternatives."""
     rules = [load_limits(name) for name in limits]
     again = partial(
         simulate, library=ProfileLibrary.open(*(profiles or ())), engine="compiled"
@@ -62,7 +59,7 @@ def battery_command(
         if Path(site).is_dir():
             run = open_run(site)
         else:
-            steps_ms = [sizing_steps_ms(one, load_scenario(site)) for one in rules]
+            steps_ms = [sizing_steps_ms(rule, load_scenario(site)) for rule in rules]
             step = f"{min(sum(steps_ms, ())) / MS_PER_S:g} s"
             scenario = load_scenario(site, [f"resolution='{step}'"])
             with placing(site):

@@ -1,4 +1,4 @@
-"""Commands with help of a sentence and an example, options named in words."""
+"""Command classes whose help has a summary, an example and plain type names."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+HELP_ALL = "--help-all"
 F = TypeVar("F", bound=Callable[..., Any])
 
 EXAMPLES = {
@@ -75,10 +76,42 @@ EXAMPLES = {
         "diploee profiles import nlr-genai dataset --out measured"
     ),
 }
-"""An example of every command and group, which its help shows behind the first
-sentence."""
+"""Example of every command and group, shown in its help after the summary."""
 
-_WORDS = {
+ADVANCED = {
+    "run": "--event-windows --by-load --before-stores --nodes-file --until-decided",
+    "fit": (
+        "--gpus-per-node --utc-offset --time-format --time-unit --duration-unit "
+        "--zero-durations --cpu-only --state --calendar --months --confidence "
+        "--durations --arrivals --years --holdout --max-classes"
+    ),
+    "fit-requests": (
+        "--time-unit --utc-offset --zero-hour-of-week --step-s --calendar --months "
+        "--confidence"
+    ),
+    "export": (
+        "--year --leap-day --q-table --actual --mva --at --zone --area --bus-number "
+        "--parts --drives --vd1 --vd2 --frcel --perc1-head --hz --fast-hz --equal "
+        "--signal"
+    ),
+    "ensemble": "--dask --max-runs --accuracy --assumed",
+    "profiles import plain": (
+        "--restore --max-gap-s --max-lost --averaging-s --sampling-s --bandwidth-hz "
+        "--time-column --device-column --devices --step-ms --add-w --idle-w --licence"
+    ),
+    "profiles import wattameter": (
+        "--restore --max-gap-s --max-lost --averaging-s --max-reading-w "
+        "--counter-range-j --step-ms"
+    ),
+    "profiles import nvidia-smi": (
+        "--restore --max-gap-s --max-lost --averaging-s --max-reading-w --add-w "
+        "--step-ms"
+    ),
+    "profiles import mlperf-power": "--restore --max-gap-s --max-lost --gpu-tdp-w",
+}
+"""Options of a command that only `--help-all` shows, in a panel of their own."""
+
+_TYPE_NAMES = {
     "str": "TEXT",
     "int": "NUMBER",
     "float": "NUMBER",
@@ -87,70 +120,84 @@ _WORDS = {
 }
 
 
-class _Helped:
-    """Base of commands and groups."""
+class _CommandWithHelp:
+    """Base class of commands and groups, which formats their help."""
 
     help: str | None
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Return the parameters, which name what they take in the field's words."""
+        """Return the parameters, with plain type names and defaults."""
         parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         for parameter in parameters:
-            _say_plainly(parameter, ctx)
+            _simplify_display(parameter, ctx)
         return parameters
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help with the command's example behind its first sentence.
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments, and note whether all options are to be shown."""
+        ctx.meta[HELP_ALL] = HELP_ALL in args
+        parsed: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
+        return parsed
 
-        A paragraph is as wide as the terminal, not as its source.
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help, with the command's example after the summary.
+
+        Source line breaks within a paragraph are removed. Advanced options are
+        hidden unless `--help-all` was given.
         """
-        names: list[str] = []
-        at = ctx
-        while at.parent is not None:
-            names.insert(0, at.info_name)
-            at = at.parent
-        first, *rest = (" ".join(p.split()) for p in (self.help or "").split("\n\n"))
-        if (example := EXAMPLES.get(" ".join(names))) is not None:
+        path = _command_path(ctx)
+        summary, *rest = (" ".join(p.split()) for p in (self.help or "").split("\n\n"))
+        if (example := EXAMPLES.get(path)) is not None:
             rest.insert(0, f"Example: {example}")
-        self.help = "\n\n".join([first, *rest])
+        self.help = "\n\n".join([summary, *rest])
+        advanced = ADVANCED.get(path, "").split()
+        for parameter in self.params:  # type: ignore[attr-defined]
+            if parameter.opts[0] in advanced:
+                parameter.rich_help_panel = "Advanced"
+                parameter.hidden = not ctx.meta[HELP_ALL]
         super().format_help(ctx, formatter)  # type: ignore[misc]
 
 
-def _say_plainly(parameter: Any, ctx: Any) -> None:
-    """Replace what typer shows of types (``<str>``) and defaults (``(s)``)."""
+def _command_path(ctx: Any) -> str:
+    """Return the names of a command and its groups, without the program's name."""
+    return str(ctx.command_path).partition(" ")[2]
+
+
+def _simplify_display(parameter: Any, ctx: Any) -> None:
+    """Replace typer's display of types (``<str>``) and defaults (``(s)``)."""
     if hasattr(parameter, "_get_default_string"):
-        parameter._get_default_string = partial(_default_shown, parameter)
+        parameter._get_default_string = partial(_format_default, parameter)
     # Not every version of typer shows a type.
     if (show := getattr(parameter, "display_type_rich", None)) is None:
         return
-    shown = show(ctx)
-    if shown is None or not shown.startswith("<"):
+    type_text = show(ctx)
+    if type_text is None or not type_text.startswith("<"):
         return
     inner = (
-        shown.strip("<>")
+        type_text.strip("<>")
         .removeprefix("list[")
         .removesuffix("]")
         .removesuffix(" range")
         .lower()
     )
-    is_argument = parameter.param_type_name == "argument"  # its name says what it is
-    words = "TIME" if inner.startswith("%") else _WORDS.get(inner, shown.strip("<>"))
-    parameter.display_type_rich = lambda ctx: None if is_argument else words  # noqa: ARG005
+    is_argument = parameter.param_type_name == "argument"  # shown by name alone
+    name = _TYPE_NAMES.get(inner, type_text.strip("<>"))
+    text = "TIME" if inner.startswith("%") else name
+    parameter.display_type_rich = lambda ctx: None if is_argument else text  # noqa: ARG005
 
 
-def _default_shown(parameter: Any, **asked: Any) -> str:
-    """Return a default as it is typed: typer puts given ones in brackets."""
-    shown: str = type(parameter)._get_default_string(parameter, **asked)
-    if asked["show_default_is_str"]:
-        shown = shown.removeprefix("(").removesuffix(")")
-    return re.sub(r"^(\d+)\.0$", r"\1", shown)
+def _format_default(parameter: Any, **options: Any) -> str:
+    """Return a default as a user types it, without typer's brackets."""
+    text: str = type(parameter)._get_default_string(parameter, **options)
+    if options["show_default_is_str"]:
+        text = text.removeprefix("(").removesuffix(")")
+    return re.sub(r"^(\d+)\.0$", r"\1", text)
 
 
-class Command(_Helped, TyperCommand):
-    """A command, whose long parts show a bar each unless it is quiet or prints JSON."""
+class Command(_CommandWithHelp, TyperCommand):
+    """A command with a progress bar per long step, unless quiet or printing JSON."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command."""
+        """Run the command, with progress bars on a terminal."""
         is_silent = ctx.params.get("quiet") or ctx.params.get("as_json")
         if is_silent or not sys.stderr.isatty():
             return super().invoke(ctx)
@@ -161,16 +208,16 @@ class Command(_Helped, TyperCommand):
             return super().invoke(ctx)
 
 
-class CommandGroup(_Helped, TyperGroup):
+class CommandGroup(_CommandWithHelp, TyperGroup):
     """A group of commands."""
 
 
 class App(typer.Typer):
-    """A group that makes such commands."""
+    """A typer application or subgroup whose commands have this help."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(cls=CommandGroup, **options)
 
     def command(self, name: str | None = None, **options: Any) -> Callable[[F], F]:
-        """Return a decorator of a command, as typer's."""
+        """Return a decorator that registers a function as a command."""
         return super().command(name, **({"cls": Command} | options))

@@ -1,4 +1,4 @@
-"""``diploee compare``: how runs differ, metric by metric."""
+"""`diploee compare`: differences between runs, metric by metric."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from diploee.cli.options import Force, Json, place_option, print_result
+from diploee.cli.options import Force, Json, path_option, print_result
 
 
 def compare_command(
@@ -21,15 +21,15 @@ def compare_command(
         bool, typer.Option("--all", help="All metrics, settings and warnings.")
     ] = False,
     out: Annotated[
-        Path | None, place_option("CSV file of all metrics and changes.")
+        Path | None, path_option("CSV file of all metrics and changes.")
     ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Compare runs: what differs, the most asked for first."""
+    """Compare the metrics, settings and warnings of runs."""
     from diploee.base.errors import spreadsheet_cell
     from diploee.base.files import check_output_file, whole_file
-    from diploee.cli.display import show_texts
+    from diploee.cli.display import show_tables
     from diploee.reports.compare import compare
 
     if out is not None:
@@ -42,6 +42,6 @@ def compare_command(
         print_result(result.as_dict())
         return
     for section in result.sections(everything):
-        show_texts(section.tables)
+        show_tables(section.tables)
         for note in section.notes:
             typer.echo(note)

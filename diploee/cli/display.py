@@ -1,4 +1,4 @@
-"""The display of a run: a progress bar per stage, and a table of the result."""
+"""Terminal display of runs: progress bars per stage, and tables of results."""
 
 from __future__ import annotations
 
@@ -38,17 +38,14 @@ if TYPE_CHECKING:
 
 
 class ProgressBars(Progress):
-    """Draws each stage on standard error.
-
-    What is done, the date, the time taken and left.
-    """
+    """Progress bars on standard error: fraction done, date, time elapsed and left."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[Update]:
-        """Show a stage while it lasts; in a file or pipe, one line once it is done."""
+        """Show a bar during a stage; in a file or pipe, print a line at its end."""
         if not self._console.is_terminal:
             with self._line(name) as update:
                 yield update
@@ -62,7 +59,7 @@ class ProgressBars(Progress):
             TimeRemainingColumn(),
             TextColumn("{task.fields[text]}"),
         )
-        # The time left by all that was done, not by the last half minute of it.
+        # Time left from the mean speed since the start, not over the last 30 s.
         with RichProgress(
             *columns, console=self._console, speed_estimate_period=inf
         ) as progress:
@@ -81,13 +78,13 @@ class ProgressBars(Progress):
             progress.update(task, total=1.0, completed=1.0)
 
     def tell(self, text: str) -> None:
-        """Say it on standard error."""
+        """Print a warning on standard error."""
         self._console.print(
             f"[yellow]Warning:[/yellow] {escape(text)}", highlight=False
         )
 
     def forecast(self, text: str) -> None:
-        """Print the expected time and memory on standard error."""
+        """Print the forecast time and memory on standard error."""
         self._console.print(f"Forecast: {escape(text)}", highlight=False)
 
     @contextmanager
@@ -104,7 +101,7 @@ class ProgressBars(Progress):
 
 
 def _with_rate(text: str, elapsed_s: float) -> str:
-    """Add the rate to a count, such as ``2018-03-01  120,000 jobs``."""
+    """Append the rate to a count of jobs, such as ``2018-03-01  120,000 jobs``."""
     words = text.split()
     if elapsed_s < 0.5 or len(words) < 2 or words[-1] != "jobs":
         return text
@@ -113,9 +110,9 @@ def _with_rate(text: str, elapsed_s: float) -> str:
 
 
 def show_run(run: Run, limits: Sequence[str] = ()) -> None:
-    """Print verdicts, first answers, pools, warnings, and places of the files.
+    """Print a run's compliance results, main statistics, pools, warnings and paths.
 
-    `limits` are the names of what the run was checked against, where they are known.
+    `limits` are the names of the checked limits, if known.
     """
     from diploee.runs.ranked import BY_POOL
     from diploee.runs.run_view import RunView
@@ -127,24 +124,24 @@ def show_run(run: Run, limits: Sequence[str] = ()) -> None:
     ):
         for line in next_steps(report, name, run.folder):
             console.print(escape(line), soft_wrap=True)
-    show_figures(run.scenario.name, answer)
+    show_statistics(run.scenario.name, answer)
     if pools := RunView(run).table(BY_POOL):
-        show_texts([pools])
-    of_pools = (
+        show_tables([pools])
+    of_a_pool = (
         f"; of a pool: {run.boundary('it_power_w')}" if run.metrics.get("pools") else ""
     )
-    console.print(f"Boundary: {escape(run.boundary() + of_pools)}.")
+    console.print(f"Boundary: {escape(run.boundary() + of_a_pool)}.")
     for warning in run.manifest["warnings"]:
         console.print(f"[yellow]warning:[/] {escape(warning)}")
-    place = escape(str(run.folder))
+    folder = escape(str(run.folder))
     console.print(
-        f"Files in [bold]{place}[/]; all figures: diploee report {place}",
+        f"Files in [bold]{folder}[/]; all figures: diploee report {folder}",
         soft_wrap=True,
     )
 
 
 def next_steps(report: LimitReport, limits: str, run_dir: Path) -> Iterator[str]:
-    """Yield what would meet missed limits, and what settles open ones."""
+    """Yield suggested commands to meet violated limits and settle open ones."""
     kinds = {result.key.partition(".")[0] for result in report.not_met}
     if any(LIMITS.by_name[kind].is_sized_for for kind in kinds):
         scenario = RunFolder.open(run_dir).scenario
@@ -157,13 +154,16 @@ def next_steps(report: LimitReport, limits: str, run_dir: Path) -> Iterator[str]
                 "that run"
             )
         yield f"next: {battery}"
-    if "inconclusive" in (report.verdict, *(of.verdict for of in report.results)):
-        yield f"next: {_settled_by(report, limits)}"
+    verdicts = [report.verdict, *(result.verdict for result in report.results)]
+    if "inconclusive" in verdicts:
+        yield f"next: {_settling_steps(report, limits)}"
 
 
-def _settled_by(report: LimitReport, limits: str) -> str:
-    needs = {of.need for of in report.unchecked}
-    needs |= {of.need for of in report.results if of.verdict == "inconclusive"}
+def _settling_steps(report: LimitReport, limits: str) -> str:
+    needs = {limit.need for limit in report.unchecked}
+    needs |= {
+        result.need for result in report.results if result.verdict == "inconclusive"
+    }
     steps = ["change what the reasons above name"] if Need.OTHER in needs else []
     year = ", of a whole year" if Need.LONGER in needs or report.is_part else ""
     step = ", at the step that it needs" if Need.FINER in needs else ""
@@ -171,11 +171,11 @@ def _settled_by(report: LimitReport, limits: str) -> str:
 
 
 def show_sections(sections: Iterable[Section]) -> None:
-    """Print sections: figures, tables, and what a reader must know of them."""
+    """Print sections of a result: statistics, tables and notes."""
     for section in sections:
         if section.figures:
-            show_figures(section.title, section)
-        show_texts(section.tables)
+            show_statistics(section.title, section)
+        show_tables(section.tables)
         console = Console(highlight=False)
         console.print()
         for note in (*(table.note for table in section.tables), *section.notes):
@@ -183,8 +183,8 @@ def show_sections(sections: Iterable[Section]) -> None:
                 console.print(escape(f"- {note}"), soft_wrap=True)
 
 
-def show_figures(title: str, section: Section) -> None:
-    """Print the figures of a section: names, numbers, units, notes."""
+def show_statistics(title: str, section: Section) -> None:
+    """Print the statistics of a section: names, values, units and notes."""
     table = titled_table(title, ("", "", "", ""), 1, show_header=False, box=None)
     table.columns[0].max_width = NAMES
     table.columns[3].justify, table.columns[3].no_wrap = "left", False
@@ -195,20 +195,20 @@ def show_figures(title: str, section: Section) -> None:
     Console().print(table)
 
 
-def show_texts(tables: Iterable[SectionTable]) -> None:
-    """Print tables of sections, each below an empty line.
+def show_tables(tables: Iterable[SectionTable]) -> None:
+    """Print tables of sections, each after an empty line.
 
-    Columns of words for which there is no room stand below, row by row.
+    Text columns too wide for the terminal are printed below the table, row by row.
     """
     console = Console(highlight=False)
     width = console.width if sys.stdout.isatty() else WIDE
     for table in tables:
         heads, below = (table.first, *table.headings), list[tuple[str, ...]]()
         columns = [*zip(heads, *table.lines(), strict=True)]
-        lengths = {of: max(map(len, of)) for of in columns}
+        lengths = {column: max(map(len, column)) for column in columns}
         lengths[columns[0]] = min(lengths[columns[0]], NAMES)
-        while sum(lengths[of] + 1 for of in columns) > width:
-            longest = max(columns[1:], key=lambda of: lengths[of])
+        while sum(lengths[column] + 1 for column in columns) > width:
+            longest = max(columns[1:], key=lambda column: lengths[column])
             if lengths[longest] <= LONG:
                 break
             columns.remove(longest)
@@ -226,10 +226,7 @@ def show_texts(tables: Iterable[SectionTable]) -> None:
 def show_lines(
     title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
 ) -> None:
-    """Print a table of texts, numbers to the right.
-
-    Cells of words are broken into lines.
-    """
+    """Print a table of text cells: numbers right-aligned, text wrapped."""
     numeric = (
         k > 0 and all(row[k][:1] in NUMERIC for row in rows) for k in range(len(header))
     )
@@ -239,7 +236,7 @@ def show_lines(
 def _show(
     title: str, columns: Iterable[tuple[str, bool]], rows: Iterable[Iterable[str]]
 ) -> None:
-    """Print a table without lines, its columns by name and if they hold numbers."""
+    """Print a table without rules; each column has a name and a flag for numbers."""
     table = titled_table(title, (), 0, box=None, padding=(0, 1, 0, 0), pad_edge=False)
     for name, numeric in columns:
         table.add_column(
@@ -253,7 +250,7 @@ def _show(
 def titled_table(
     title: str, header: Sequence[str], n_names: int, **looks: Any
 ) -> Table:
-    """Return an empty table: `n_names` columns of names, then numbers to the right."""
+    """Return an empty table of `n_names` text columns, then right-aligned numbers."""
     table = Table(
         title=escape(title), title_justify="left", title_style="bold", **looks
     )
@@ -267,23 +264,20 @@ def titled_table(
 
 
 NUMERIC = f"-+0123456789{NONE}"
-"""How the cells of a column of numbers begin."""
+"""First characters of the cells of a numeric column."""
 
 LONG, NAMES = 30, 40
-"""A column of words that are longer may stand below its table, and names of rows are
-broken to be as wide [characters]."""
+"""Width above which a text column moves below its table, and maximum width of row
+names [characters]."""
 
 WIDE = 200
-"""Width of tables that nobody looks at in a terminal [characters]."""
+"""Width of tables that are printed to a file or pipe [characters]."""
 
 
 def show_table(
     title: str, header: tuple[str, ...], rows: list[tuple[Any, ...]]
 ) -> None:
-    """Print a plain table; numbers to the right.
-
-    Into a file or pipe, no line is broken.
-    """
+    """Print a plain table with right-aligned numbers; files and pipes don't wrap."""
     numeric = [isinstance(value, int | float) for value in (rows or [header])[0]]
     texts = (
         (f"{v:,.1f}" if isinstance(v, float) else str(v) for v in row) for row in rows

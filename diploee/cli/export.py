@@ -1,4 +1,4 @@
-"""`diploee export`: a run in the formats of planners' tools."""
+"""`diploee export`: write a run's power in the formats of grid planning tools."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from diploee.base.errors import one_of
 from diploee.base.progress import Progress
 from diploee.cli.display import ProgressBars
-from diploee.cli.options import Force, Json, Quiet, options, place_option, print_written
+from diploee.cli.options import Force, Json, Quiet, options, path_option, print_written
 from diploee.grid.export.base import Options
 from diploee.grid.export.registry import FORMATS, export_run
 from diploee.grid.export.series import ReactiveTable
@@ -32,22 +32,20 @@ def export_command(
     format_name: Annotated[
         str, typer.Argument(metavar="FORMAT", help=f"{one_of(FORMATS)}.")
     ],
-    run_dir: Annotated[Path, typer.Argument(help="A run folder, as 'run' writes it.")],
+    run_dir: Annotated[Path, typer.Argument(help="Run folder.")],
     chosen: Options,
     out: Annotated[
-        Path | None, place_option("File or folder; <run folder>-<format> by default.")
+        Path | None, path_option("File or folder; <run folder>-<format> by default.")
     ] = None,
     force: Force = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Write a run's power as the file that a grid planner's tool loads.
+    """Write a run's power in the file format of a grid planning tool.
 
-    Coarser steps are exact means, so that the energy stays the same. A sidecar in JSON
-    says units, zone, interval convention, leap-day rule and source.
+    Coarser steps are exact means, so the energy is unchanged. A JSON sidecar states
+    units, time zone, interval convention, leap-day rule and source.
     """
     progress = Progress() if quiet or as_json else ProgressBars()
-    place = export_run(
-        run_dir, format_name, out, chosen, force=force, progress=progress
-    )
-    print_written([place], as_json, quiet)
+    path = export_run(run_dir, format_name, out, chosen, force=force, progress=progress)
+    print_written([path], as_json, quiet)

@@ -1,4 +1,4 @@
-"""`diploee fit`: from a job log to a piece of a scenario."""
+"""`diploee fit`: fit a job stream of a scenario to a job log."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from diploee.cli.options import (
     Fragment,
     Json,
     Profiles,
-    as_option,
-    give_fragment,
+    option_name,
     options,
+    output_fragment,
 )
 from diploee.fits.fragment import Target, check_place
 from diploee.fits.jobs.arrivals import JobFitOptions
@@ -40,9 +40,7 @@ def fit_command(
     ] = None,
     workload: Annotated[
         str | None,
-        typer.Option(
-            help="Workload that all jobs take their power from, at the nearest size."
-        ),
+        typer.Option(help="Workload whose profiles give the power of all jobs."),
     ] = None,
     rules: Annotated[
         Path | None, typer.Option(help="YAML list of rules that map jobs to workloads.")
@@ -51,10 +49,8 @@ def fit_command(
         str | None,
         typer.Option(
             help=(
-                "Scenario that the stream is for: gives the pool, its nodes and GPUs, "
-                "the zone of stamps that name none, and how to read the log where its "
-                "only replay of a log says so. With --out it is written as a whole, "
-                "the stream in place of those of the pool."
+                "Scenario for the stream, from which missing options are taken; --out "
+                "then writes the whole scenario."
             )
         ),
     ] = None,
@@ -65,23 +61,22 @@ def fit_command(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Learn from a job log when jobs come, how wide they are and how long they run.
+    """Fit a job stream to a job log: submission times, job sizes and durations.
 
-    Gives a stream of a scenario with the weights of the week that predict best, months
-    where the span covers them, classes with shares, durations and arrays, and, where
-    hours, days or weeks scatter more than Poisson counts, how much. Comments give
-    confidence limits and goodness of fit.
+    The stream has weekly and monthly weights, job classes with durations and arrays,
+    and the overdispersion of the counts. Comments give confidence limits and goodness
+    of fit.
     """
-    check_place(out, force, log, rules, scenario, named=as_option)
+    check_place(out, force, log, rules, scenario, named=option_name)
     fit = fit_from_log(
         log,
         ProfileLibrary.open(*(profiles or ())),
         reading.model_dump(exclude_unset=True) | {"log_format": log_format},
         choices,
-        Target(scenario, pool, stream, out, as_option),
+        Target(scenario, pool, stream, out, option_name),
         workload=workload,
         rules=rules,
     )
     folders = "".join(f" --profiles {folder}" for folder in profiles or ())
-    following = [] if scenario is None else [f"next: diploee run {out}{folders}"]
-    give_fragment(fit, fit.fragment, out, force, as_json, following)
+    next_lines = [] if scenario is None else [f"next: diploee run {out}{folders}"]
+    output_fragment(fit, fit.fragment, out, force, as_json, next_lines)

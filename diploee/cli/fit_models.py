@@ -1,4 +1,8 @@
-"""`diploee fit-models` and `serving-trace`: load from benchmarks and laws."""
+"""`diploee fit-models` and `diploee serving-trace`: models of served inference.
+
+The first fits serving models to benchmark data, the second makes power profiles with
+the analytical GPU power model.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +39,7 @@ from diploee.scenario.serving import BatchPowerModel
 from diploee.scenario.yaml_lines import read_value
 
 LOW_R2 = 0.9
-"""A curve that explains less of its points' variance is noted."""
+"""R2 of a fitted curve below which its quality is noted."""
 
 SourceName = Literal["leaderboard", "results", "openg2g", "hub"]
 
@@ -65,20 +69,21 @@ def fit_models(
 ) -> None:
     """Fit power, latency and speed of served models to benchmark data, for a scenario.
 
-    Models that can't be fitted are listed behind those that can, a line each.
+    Models that can't be fitted are listed at the end, one line each.
     """
-    wanted, read = load_specs(specs), _source(source, path)
+    specs_to_fit, read = load_specs(specs), _source(source, path)
     models: dict[str, ModelFits] = {}
     problems: dict[str, None] = {}
-    for spec in wanted:
+    for spec in specs_to_fit:
         try:
             models |= read([spec]).models
         except InputError as error:
             problems[str(error)] = None
     if as_json and models:
-        print_result({label: _as_dict(model) for label, model in models.items()})
+        print_result({label: _curves_as_dict(model) for label, model in models.items()})
     elif models:
-        typer.echo("".join(_fragment(*of) for of in models.items()), nl=False)
+        snippets = (_yaml_snippet(*item) for item in models.items())
+        typer.echo("".join(snippets), nl=False)
     if problems:
         raise ScenarioError(list(problems))
 
@@ -106,19 +111,17 @@ def serving_trace(
     ] = None,
     time_unit: Annotated[
         TimeUnit | None,
-        typer.Option(
-            help="Unit of times that are numbers; found by their size if absent."
-        ),
+        typer.Option(help="Unit of numeric times; inferred if absent."),
     ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Make the power profile of a served model from a trace of its requests.
+    """Make the power profile of a served model from a request trace.
 
-    Sequences in flight in steps of 0.1 s, by the prefill rate and the time per
-    token that you give, and their power by the law of size (experimental).
+    The number of concurrent sequences in steps of 0.1 s follows from the prefill rate
+    and the time per token, and the power from the batch power model (experimental).
     """
-    law = _law(parameters or ())
+    law = _batch_power_model(parameters or ())
     read = read_request_trace(trace, time_unit=time_unit, requests=True)
     profile = served_profile(law, read.requests, n_nodes, workload)
     place = add_profile(profile, out, force)
@@ -135,7 +138,7 @@ def serving_trace(
     print_result(content, [words, f"Rows: {rows}"], as_json=as_json)
 
 
-def _law(texts: Sequence[str]) -> BatchPowerModel:
+def _batch_power_model(texts: Sequence[str]) -> BatchPowerModel:
     values: dict[str, Any] = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -166,8 +169,8 @@ def _source(
     return partial(LogisticModelStore.generate, source=source)
 
 
-def _as_dict(model: ModelFits) -> dict[str, Any]:
-    """Return the curves by scenario name, and which hardly fit their points."""
+def _curves_as_dict(model: ModelFits) -> dict[str, Any]:
+    """Return the fitted curves by scenario key, with notes on poor fits."""
     fits = model.fits
     curves = {
         "power_w": (fits.power, 1.0),
@@ -187,11 +190,11 @@ def _as_dict(model: ModelFits) -> dict[str, Any]:
     }
     notes = [
         (
-            f"{name}: R2 {of['r2']:.2f} over {of['n_points']} points: the batch size "
-            "hardly explains it"
+            f"{name}: R2 {curve['r2']:.2f} over {curve['n_points']} points: the batch "
+            "size hardly explains it"
         )
-        for name, of in result.items()
-        if of["r2"] is not None and of["r2"] < LOW_R2
+        for name, curve in result.items()
+        if curve["r2"] is not None and curve["r2"] < LOW_R2
     ]
     result |= {
         "smallest_batch": fits.smallest_batch,
@@ -202,11 +205,11 @@ def _as_dict(model: ModelFits) -> dict[str, Any]:
     )
 
 
-def _fragment(label: str, model: ModelFits) -> str:
-    spec, result = model.spec, _as_dict(model)
-    of = f"{spec.model_id} on {spec.gpus_per_replica} x {spec.gpu_model}"
-    # Names of the user's must not end the comment
-    lines = [one_line(f"# {label}: {of}")]
+def _yaml_snippet(label: str, model: ModelFits) -> str:
+    spec, result = model.spec, _curves_as_dict(model)
+    replica = f"{spec.model_id} on {spec.gpus_per_replica} x {spec.gpu_model}"
+    # A line break in a user's names must not end the comment
+    lines = [one_line(f"# {label}: {replica}")]
     lines += [f"# Note: {note}" for note in result.get("notes", ())]
     if spec.itl_deadline_s is not None:
         lines.append(

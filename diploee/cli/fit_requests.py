@@ -1,4 +1,4 @@
-"""`diploee fit-requests`: from a request trace to a piece of a scenario."""
+"""`diploee fit-requests`: fit a request stream of a scenario to a request trace."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from diploee.base.clock import parse_zone
 from diploee.base.errors import InputError, one_of
 from diploee.base.model import Model, default, unset
 from diploee.base.units import HOURS_PER_WEEK, MS_PER_H, MS_PER_S, TimeUnit
-from diploee.cli.options import Force, Fragment, Json, as_option, give_fragment, options
+from diploee.cli.options import (
+    Force,
+    Fragment,
+    Json,
+    option_name,
+    options,
+    output_fragment,
+)
 from diploee.fits.calendar import FitChoices
 from diploee.fits.fragment import (
     Target,
@@ -29,27 +36,24 @@ from diploee.importers.request_traces.read import read_request_trace
 
 
 class TraceReading(Model):
-    """How a request trace is read and fitted."""
+    """Options for reading a request trace."""
 
     columns: dict[Meaning, str] | None = unset(
-        "csv: its column of a meaning, none where the name is empty; repeatable."
+        "Column of the csv for a meaning; repeatable."
     )
-    time_unit: TimeUnit | None = unset(
-        "Unit of times that are numbers; found by size, column name, span and spacing "
-        "if absent."
-    )
+    time_unit: TimeUnit | None = unset("Unit of numeric times; inferred if absent.")
     services: tuple[str, ...] | None = unset(
-        "Service to keep, repeatable; or name of all, where the trace has none."
+        "Service to keep, or name for a trace without services; repeatable."
     )
     utc_offset: str | None = unset(
-        "Zone of the trace's local time and of the weights, +08:00 or Europe/Berlin: "
-        "stamps that name none are in it; the offset of the first stamp if absent, "
-        "else UTC."
+        "Zone of the trace's local time, +08:00 or Europe/Berlin; by default that of "
+        "the first timestamp, else UTC."
     )
     zero_hour_of_week: Annotated[float, Field(ge=0, lt=HOURS_PER_WEEK)] | None = unset(
-        "Trace without dates: local hour of the week of its origin, 0 for Monday 00:00."
+        "Local hour of the week at the start of a trace without dates; Monday 00:00 "
+        "is 0."
     )
-    step_s: float = default(60.0, "Step of the counts in s; divides the hour.")
+    step_s: float = default(60.0, "Step of the counts in s, a divisor of 3600.")
 
 
 @options(
@@ -74,8 +78,8 @@ def fit_requests_command(
         str | None,
         typer.Option(
             help=(
-                "Scenario that the stream is for: gives the pool; with --out written "
-                "as a whole."
+                "Scenario for the stream, which gives the pool; --out then writes the "
+                "whole scenario."
             )
         ),
     ] = None,
@@ -85,19 +89,18 @@ def fit_requests_command(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Learn from a trace when requests come, how they scatter, their lengths.
+    """Fit a request stream to a request trace: rates, their dispersion, lengths.
 
-    Gives a request stream of a scenario with the weights of the week that predict best,
-    months where the span covers them, the scatter of minutes, and services with shares
-    and output lengths. Model, latency cap and hardware, which no trace records, are to
-    be set in the result.
+    The stream has weekly and monthly weights, the dispersion of minutes, and services
+    with fractions and output lengths. Model, latency cap and hardware, which no trace
+    records, remain to be set in the result.
     """
-    check_place(out, force, trace, scenario, named=as_option)
+    check_place(out, force, trace, scenario, named=option_name)
     _check_step(reading.step_s)
     if reading.utc_offset is not None:
         parse_zone(reading.utc_offset, "--utc-offset")
     zero_hour = reading.zero_hour_of_week
-    base, pool_name = pool_of(scenario, pool, default="serving", named=as_option)
+    base, pool_name = pool_of(scenario, pool, default="serving", named=option_name)
     stated = trace_format or ("csv" if reading.columns else None)
     with naming_the_other_command(trace, "fit-requests", stated):
         read = read_request_trace(
@@ -120,15 +123,15 @@ def fit_requests_command(
     )
     entry, target = (
         request_stream(fit, pool=pool_name),
-        Target(scenario, pool, stream, out, as_option),
+        Target(scenario, pool, stream, out, option_name),
     )
     text = stream_yaml(head_of(fit), "request_streams", entry, target, base)
-    following = [f"next: diploee run {out}"] if scenario else ()
-    give_fragment(fit, text, out, force, as_json, following)
+    next_lines = [f"next: diploee run {out}"] if scenario else ()
+    output_fragment(fit, text, out, force, as_json, next_lines)
 
 
 def _check_step(step_s: float) -> None:
-    """Check what the user said of steps, before a long trace is read."""
+    """Raise `InputError` unless the step divides the hour."""
     step_ms = step_s * MS_PER_S
     if not 1 <= step_ms <= MS_PER_H or MS_PER_H % step_ms:
         raise InputError(

@@ -1,4 +1,4 @@
-"""`diploee init`: seven questions, and a commented scenario that runs."""
+"""`diploee init`: write a first scenario of a site from seven answers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from diploee.base.errors import InputError, OutputExistsError, ScenarioError
-from diploee.cli.options import Force, Json, place_option, print_result
+from diploee.cli.options import Force, Json, path_option, print_result
 from diploee.scenario.starter import SiteAnswers
 
-NOTHING_LET = {"training_share": 0.0, "colocation_share": 0.0}
-"""Stands in for shares that are not answered yet."""
+NO_SHARES = {"training_share": 0.0, "colocation_share": 0.0}
+"""Shares (fractions of 1) used until the user answers their questions."""
 
 
 def _option(name: str, **more: Any) -> Any:
@@ -32,17 +32,17 @@ def init_command(
     defaults: Annotated[
         bool,
         typer.Option(
-            "--defaults", help="Ask nothing; take the default of what is not given."
+            "--defaults", help="Ask nothing; use defaults for missing options."
         ),
     ] = False,
-    out: Annotated[Path, place_option("The scenario file.")] = Path("my_site.yaml"),
+    out: Annotated[Path, path_option("The scenario file.")] = Path("my_site.yaml"),
     force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Write a first scenario of your site from the answers to seven questions.
 
-    What is given as an option is not asked. The file validates and runs as it is; what
-    in it is assumed is marked.
+    Only missing options are asked for. The file is valid and can be run as it is;
+    assumed values are marked.
     """
     from diploee.api import starter
     from diploee.base.files import check_output_file, whole_file
@@ -56,7 +56,7 @@ def init_command(
                     f"{out}: exists and is no scenario (no key 'facility'); --force "
                     "replaces scenarios only, choose another --out"
                 )
-    given = {
+    options = {
         "poi_mw": poi_mw,
         "training_share": training_share,
         "colocation_share": colocation_share,
@@ -65,19 +65,19 @@ def init_command(
         "time_zone": time_zone,
         "climate": climate,
     }
-    answers = {name: value for name, value in given.items() if value is not None}
-    _site(NOTHING_LET | answers)
-    for name in (name for name in given if name not in answers and not defaults):
-        answers[name] = _asked(name, answers)
+    answers = {name: value for name, value in options.items() if value is not None}
+    _site(NO_SHARES | answers)
+    for name in (name for name in options if name not in answers and not defaults):
+        answers[name] = _ask(name, answers)
     site = _site(answers)
     with whole_file(out, force) as path:
         text, n_nodes = starter(site, out.stem)
         path.write_text(text, encoding="utf-8")
-    words = (
+    text = (
         f"{out}: written; next: diploee validate {out}, then diploee run {out} "
         "--engine compiled"
     )
-    print_result({"written": [out], "n_nodes": n_nodes}, [words], as_json=as_json)
+    print_result({"written": [out], "n_nodes": n_nodes}, [text], as_json=as_json)
 
 
 def _site(answers: dict[str, Any]) -> SiteAnswers:
@@ -91,14 +91,14 @@ def _site(answers: dict[str, Any]) -> SiteAnswers:
     )
 
 
-def _asked(name: str, answers: dict[str, Any]) -> Any:
-    """Return the answer to a question; ask again until it is one."""
+def _ask(name: str, answers: dict[str, Any]) -> Any:
+    """Ask a question of the user until the answer is valid, and return the answer."""
     from diploee.scenario.yaml_lines import read_value
 
     field = SiteAnswers.model_fields[name]
     while True:
-        words = str(field.description).removesuffix(".")
-        typer.echo(f"{words} ({field.default}): ", nl=False, err=True)
+        question = str(field.description).removesuffix(".")
+        typer.echo(f"{question} ({field.default}): ", nl=False, err=True)
         line = sys.stdin.readline()
         if not line:
             raise InputError(
@@ -112,6 +112,6 @@ def _asked(name: str, answers: dict[str, Any]) -> Any:
             value = (
                 text if field.annotation is not float else read_value(text, "answer")
             )
-            return getattr(_site(NOTHING_LET | answers | {name: value}), name)
+            return getattr(_site(NO_SHARES | answers | {name: value}), name)
         except (InputError, ScenarioError) as error:
             typer.echo("; ".join(error.problems), err=True)

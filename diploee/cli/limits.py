@@ -1,4 +1,4 @@
-"""`diploee limits`: a run against limits."""
+"""`diploee limits`: check a run or sweep against a grid operator's limits."""
 
 from __future__ import annotations
 
@@ -41,9 +41,7 @@ def limits_command(
         bool,
         typer.Option(
             "--fail",
-            help=(
-                "Exit with 3 if a limit is not met, else with 4 if one is inconclusive."
-            ),
+            help=("Exit with 3 if a limit is not met, with 4 if one is inconclusive."),
         ),
     ] = False,
     as_json: Json = False,
@@ -63,10 +61,10 @@ def limits_command(
         show_sections(report.sections())
     steps = (*next_steps(report, limits, run_dir), f"Boundary: {report.boundary}.")
     print_result(report.as_dict(), steps, as_json=as_json)
-    _end([report], fail)
+    _exit_with_verdict([report], fail)
 
 
-def _end(reports: Sequence[LimitReport], fail: bool) -> None:
+def _exit_with_verdict(reports: Sequence[LimitReport], fail: bool) -> None:
     verdicts = {report.verdict for report in reports} if fail else set()
     for verdict, code in EXIT_CODES.items():
         if verdict in verdicts:
@@ -83,7 +81,7 @@ def _show_sweep(run_dir: Path, limits: Limits, fail: bool, as_json: bool) -> Non
     reports = {name: report for name, (_, report) in result.items()}
     content = {name: report.as_dict() for name, report in reports.items()}
     print_result(content, lines, as_json=as_json)
-    _end([*reports.values()], fail)
+    _exit_with_verdict([*reports.values()], fail)
 
 
 def _show_presets(as_json: bool) -> None:

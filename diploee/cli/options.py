@@ -1,4 +1,4 @@
-"""Options of commands: those that several share, and those made from models of what they set."""  # noqa: E501
+"""Command-line options: those shared by commands, and those of pydantic models."""
 
 from __future__ import annotations
 
@@ -21,28 +21,30 @@ if TYPE_CHECKING:
     from diploee.fits.requests.fit import RequestFit
 
 Command = Callable[..., None]
-_SPELT = {
+_OPTION_NAMES = {
     "as_json": "--json",
     "dask": "--dask ADDRESS",
     "profiles": "--profiles DIR",
     "quiet": "--quiet -q",
 }
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
-MOMENTS = [f"%Y-%m-%d{time}" for time in ("", "T%H:%M", "T%H:%M:%S", "T%H:%M:%S.%f")]
+TIME_FORMATS = [
+    f"%Y-%m-%d{time}" for time in ("", "T%H:%M", "T%H:%M:%S", "T%H:%M:%S.%f")
+]
 
 
-def place_option(words: str, option: str = "--out", metavar: str = "PATH") -> Any:
-    """Return an option of a local file or folder to write.
+def path_option(help_text: str, option: str = "--out", metavar: str = "PATH") -> Any:
+    """Return an option for a local file or folder to write.
 
     URLs and empty names are refused.
     """
 
-    def place(text: str | Path) -> Path:
+    def parse_path(text: str | Path) -> Path:
         from diploee.base.files import local_path
 
         return local_path(text, option)
 
-    return typer.Option(option, parser=place, metavar=metavar, help=words)
+    return typer.Option(option, parser=parse_path, metavar=metavar, help=help_text)
 
 
 def print_result(
@@ -52,10 +54,7 @@ def print_result(
     as_json: bool = True,
     quiet: bool = False,
 ) -> None:
-    """Print the result of a command.
-
-    As JSON, alone on standard output, or in lines of words.
-    """
+    """Print the result of a command, as JSON or as lines of text."""
     from diploee.base.plain_data import plain
 
     if as_json:
@@ -65,20 +64,20 @@ def print_result(
 
 
 def print_written(paths: Iterable[Path], as_json: bool, quiet: bool = False) -> None:
-    """Print the files and folders that a command wrote."""
-    places = [str(path) for path in paths]
-    print_result({"written": places}, places, as_json=as_json, quiet=quiet)
+    """Print the paths of the files and folders that a command wrote."""
+    names = [str(path) for path in paths]
+    print_result({"written": names}, names, as_json=as_json, quiet=quiet)
 
 
-def give_fragment(
+def output_fragment(
     fit: JobLogFit | RequestFit,
     text: str,
     out: Path | None,
     force: bool,
     as_json: bool,
-    following: Iterable[str] = (),
+    next_lines: Iterable[str] = (),
 ) -> None:
-    """Write a fragment of a scenario where it was asked for; print the rest."""
+    """Write a scenario snippet to `out`, or print it; then print the fit's summary."""
     from diploee.fits.fragment import write_fragment
     from diploee.runs.sections import as_lines
 
@@ -88,34 +87,34 @@ def give_fragment(
     elif out is None:
         typer.echo(text, nl=False)
     else:
-        lines = (*as_lines(fit.sections()), f"Written: {out}", *following)
+        lines = (*as_lines(fit.sections()), f"Written: {out}", *next_lines)
         print_result({}, lines, as_json=False)
 
 
-def as_option(name: str) -> str:
-    """Return how the command line calls an argument of Python."""
+def option_name(name: str) -> str:
+    """Return the command-line option of a Python argument, such as `--step-s`."""
     return f"--{name.replace('_', '-')}"
 
 
 def shipped_names(
     *kinds: Literal["scenario", "sweep", "limits"],
 ) -> Callable[[str], list[str]]:
-    """Return what completes the names of what ships.
+    """Return a shell completer for the names of shipped files of these kinds.
 
-    Files are completed where none fits.
+    The shell completes file names if no shipped name matches.
     """
 
-    def names(incomplete: str) -> list[str]:
+    def complete(incomplete: str) -> list[str]:
         from diploee.base.files.paths import shipped_folder
 
-        places = {"scenario": ".", "sweep": "sweeps", "limits": "limits"}
-        folders = [shipped_folder("scenarios") / places[kind] for kind in kinds]
-        result = [
+        subfolders = {"scenario": ".", "sweep": "sweeps", "limits": "limits"}
+        folders = [shipped_folder("scenarios") / subfolders[kind] for kind in kinds]
+        names = [
             path.stem for folder in folders for path in sorted(folder.glob("*.yaml"))
         ]
-        return [name for name in result if name.startswith(incomplete)]
+        return [name for name in names if name.startswith(incomplete)]
 
-    return names
+    return complete
 
 
 Profiles = Annotated[
@@ -123,70 +122,65 @@ Profiles = Annotated[
     typer.Option(
         "--profiles",
         metavar="DIR",
-        help=(
-            "Folder of power profiles instead of the shipped 'reference'; may be "
-            "repeated."
-        ),
+        help="Folder of power profiles (default 'reference'); may be repeated.",
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace what is already there.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only errors.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-ToLibrary = Annotated[
-    Path, place_option("Folder of the library to add the profile to.")
-]
+ToLibrary = Annotated[Path, path_option("Library folder to add the profile to.")]
 Fragment = Annotated[
     Path | None,
-    place_option(
-        "YAML file of the stream, or of --scenario with it; else it is printed."
-    ),
+    path_option("YAML file of the stream, or of --scenario; printed by default."),
 ]
 
 
 def options(
-    reads: Mapping[str, Any] | None = None, /, **spelt: str
+    parsers: Mapping[str, Any] | None = None, /, **option_names: str
 ) -> Callable[[Command], Command]:
-    """Make typer options of what a command takes.
+    """Decorate a command: convert its parameters to typer options.
 
     A parameter that is a pydantic model becomes one option per field, with the field's
-    description as help; a field that is not given keeps the model's default, and an
-    error goes under the option's name. `reads` has what makes the value of a field of a
-    text, such as reading a file.
+    description as help. A field without its option keeps the model's default, and an
+    error names the option. `parsers` convert the text of an option to the value of a
+    field, for example by reading a file.
     """
 
     def decorate(command: Command) -> Command:
         hints = typing.get_type_hints(command, include_extras=True)
-        shown: list[inspect.Parameter] = []
+        parameters: list[inspect.Parameter] = []
         models: dict[str, Any] = {}
         for name, parameter in inspect.signature(command).parameters.items():
             hint = hints[name]
             if hasattr(hint, "model_fields"):
                 models[name] = hint
-                shown += _of_model(hint, spelt, reads or {})
+                parameters += _model_options(hint, option_names, parsers or {})
             else:
-                shown.append(parameter.replace(annotation=hint, kind=_KEYWORD))
+                parameters.append(parameter.replace(annotation=hint, kind=_KEYWORD))
 
-        def called(**values: Any) -> None:
+        def wrapper(**values: Any) -> None:
             for name, model in models.items():
                 fields = {field: values.pop(field) for field in model.model_fields}
-                values[name] = _checked(model, fields, spelt)
+                values[name] = _build_model(model, fields, option_names)
             command(**values)
 
-        called.__name__, called.__doc__ = command.__name__, command.__doc__
-        called.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-        called.__annotations__ = {
-            parameter.name: parameter.annotation for parameter in shown
+        wrapper.__name__, wrapper.__doc__ = command.__name__, command.__doc__
+        signature = inspect.Signature(parameters)
+        wrapper.__signature__ = signature  # type: ignore[attr-defined]
+        wrapper.__annotations__ = {
+            parameter.name: parameter.annotation for parameter in parameters
         }
-        return called
+        return wrapper
 
     return decorate
 
 
-def _of_model(
-    model: Any, spelt: Mapping[str, str], reads: Mapping[str, Any]
+def _model_options(
+    model: Any, option_names: Mapping[str, str], parsers: Mapping[str, Any]
 ) -> Iterator[inspect.Parameter]:
+    """Yield the parameters of a command for the fields of a model."""
     for name, field in model.model_fields.items():
-        kind, flags = _kind(field.annotation), _flags(name, spelt)
+        kind, flags = _option_type(field.annotation), _flags(name, option_names)
         default, is_needed = field.get_default(), field.is_required()
         is_switch = kind is bool and default is False
         if kind is bool and not is_switch:
@@ -194,12 +188,12 @@ def _of_model(
         info = typer.Option(
             *flags,
             help=field.description,
-            metavar=_metavar(name, spelt),
+            metavar=_metavar(name, option_names),
             show_default=str(default)
-            if default is not False and _is_shown(default)
+            if default is not False and _has_shown_default(default)
             else False,
-            formats=MOMENTS if kind is datetime else None,
-            parser=reads.get(name),
+            formats=TIME_FORMATS if kind is datetime else None,
+            parser=parsers.get(name),
         )
         if not is_switch and not is_needed:
             kind, default = kind | None, None
@@ -208,74 +202,79 @@ def _of_model(
         yield inspect.Parameter(name, _KEYWORD, default=default, annotation=hint)
 
 
-def _is_shown(default: object) -> bool:
+def _has_shown_default(default: object) -> bool:
     return isinstance(default, str | int | float) and default != ""
 
 
-def _words(name: str, spelt: Mapping[str, str]) -> list[str]:
-    return spelt.get(name, _SPELT.get(name, as_option(name))).split()
+def _words(name: str, option_names: Mapping[str, str]) -> list[str]:
+    return option_names.get(name, _OPTION_NAMES.get(name, option_name(name))).split()
 
 
-def _flags(name: str, spelt: Mapping[str, str]) -> list[str]:
-    return [word for word in _words(name, spelt) if word.startswith("-")]
+def _flags(name: str, option_names: Mapping[str, str]) -> list[str]:
+    return [word for word in _words(name, option_names) if word.startswith("-")]
 
 
-def _metavar(name: str, spelt: Mapping[str, str]) -> str | None:
+def _metavar(name: str, option_names: Mapping[str, str]) -> str | None:
     return next(
-        (word for word in _words(name, spelt) if not word.startswith("-")), None
+        (word for word in _words(name, option_names) if not word.startswith("-")), None
     )
 
 
 def _plain_type(annotation: Any) -> Any:
-    """Return an annotation without limits and None."""
+    """Return a type annotation without its constraints and None."""
     if get_origin(annotation) is Annotated:
         return _plain_type(get_args(annotation)[0])
     kinds = [a for a in get_args(annotation) if a is not NoneType]
     return _plain_type(kinds[0]) if NoneType in get_args(annotation) else annotation
 
 
-def _kind(annotation: Any) -> Any:
-    """Return what typer makes an option of.
-
-    A plain type, a literal, or a list for what repeats.
-    """
+def _option_type(annotation: Any) -> Any:
+    """Return the type of an option: a plain type, a literal, or a list to repeat."""
     plain = _plain_type(annotation)
     if get_origin(plain) in (tuple, list):
-        of = _plain_type(get_args(plain)[0])
-        words = get_args(of)  # of a literal, which typer knows alone, not in lists
-        return list[StrEnum("Choice", zip(words, words, strict=True)) if words else of]  # type: ignore[misc]
+        item = _plain_type(get_args(plain)[0])
+        names = get_args(item)  # of a literal, which typer does not support in lists
+        if not names:
+            return list[item]  # type: ignore[valid-type]
+        return list[StrEnum("Choice", zip(names, names, strict=True))]  # type: ignore[misc]
     return list[str] if get_origin(plain) is dict else plain
 
 
-def _checked(model: Any, fields: Mapping[str, Any], spelt: Mapping[str, str]) -> Any:
-    """Return the model of what was given; an error names the option."""
+def _build_model(
+    model: Any, fields: Mapping[str, Any], option_names: Mapping[str, str]
+) -> Any:
+    """Return a model with the values of its options; an error names the option."""
     from pydantic import ValidationError
 
     from diploee.base.errors import InputError
     from diploee.base.plain_data import checked, plain_problems
 
-    given = {name: value for name, value in fields.items() if value not in (None, [])}
-    for name, value in given.items():
+    values = {name: value for name, value in fields.items() if value not in (None, [])}
+    for name, value in values.items():
         if get_origin(_plain_type(model.model_fields[name].annotation)) is dict:
-            given[name] = dict(_pair(text, _flags(name, spelt)[0]) for text in value)
+            values[name] = dict(
+                _split_pair(text, _flags(name, option_names)[0]) for text in value
+            )
 
     def where(place: tuple[str | int, ...]) -> str:
-        return " or ".join(_flags(str(place[0]), spelt)) if place else "the options"
+        return (
+            " or ".join(_flags(str(place[0]), option_names)) if place else "the options"
+        )
 
     try:
         return checked(
-            given, model, where, lambda problems: InputError("; ".join(problems))
+            values, model, where, lambda problems: InputError("; ".join(problems))
         )
-    except InputError as error:  # a model that names its own fields, as in Python
+    except InputError as error:  # of a model whose validator names Python fields
         if not isinstance(error.__cause__, ValidationError):
             raise
-        problems = plain_problems(error.__cause__, given)
+        problems = plain_problems(error.__cause__, values)
         raise InputError(
             "; ".join(f"{where(at)}: {why}" for at, why in problems)
         ) from error
 
 
-def _pair(text: str, option: str) -> tuple[str, str]:
+def _split_pair(text: str, option: str) -> tuple[str, str]:
     from diploee.base.errors import InputError
 
     key, equals, value = text.partition("=")
@@ -285,13 +284,13 @@ def _pair(text: str, option: str) -> tuple[str, str]:
 
 
 @contextmanager
-def naming_options(**options: str) -> Iterator[None]:
-    """Name options, not arguments of Python, in what an argument's error says."""
+def rename_arguments(**options: str) -> Iterator[None]:
+    """Replace Python arguments by options in the message of an error."""
     from diploee.base.errors import ProfileError, WorkloadError
 
     try:
         yield
     except (ProfileError, WorkloadError) as error:
-        words = "|".join(map(re.escape, options))
-        text = re.sub(rf"\b({words})\b", lambda found: options[found[1]], str(error))
+        names = "|".join(map(re.escape, options))
+        text = re.sub(rf"\b({names})\b", lambda match: options[match[1]], str(error))
         raise type(error)(text) from error

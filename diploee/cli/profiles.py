@@ -1,4 +1,4 @@
-"""`diploee profiles`: the commands on power profiles; imports in another module."""
+"""`diploee profiles`: list, show, check and compare power profiles."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import typer
 
 from diploee.base.errors import plural
 from diploee.cli.command_help import App
-from diploee.cli.options import Force, Json, Profiles, place_option, print_result
+from diploee.cli.options import Force, Json, Profiles, path_option, print_result
 from diploee.cli.profiles_import import import_app
 
 if TYPE_CHECKING:
     from diploee.profiles.compare_libraries import ClassDifference
     from diploee.profiles.profile import PowerProfile, Provenance
 
-EXIT_PROBLEMS = 1
+EXIT_WITH_PROBLEMS = 1
 
 profiles_app = App()
 profiles_app.add_typer(import_app, name="import")
@@ -34,8 +34,8 @@ def _check_command(
         float | None,
         typer.Option(
             help=(
-                "Idle power of a node [W]; a mean below it is reported. 420 for 4 x "
-                "700 W, and in proportion for other GPUs, by default."
+                "Idle power of a node [W], the minimum of means; by default 420 for 4 "
+                "x 700 W GPUs, and in proportion for others."
             )
         ),
     ] = None,
@@ -43,8 +43,8 @@ def _check_command(
         float | None,
         typer.Option(
             help=(
-                "Rated power of a node [W]; a mean above it is reported. 3,520 for 4 "
-                "x 700 W, and in proportion for other GPUs, by default."
+                "Rated power of a node [W], the maximum of means; by default 3,520 for "
+                "4 x 700 W GPUs, and in proportion for others."
             )
         ),
     ] = None,
@@ -52,9 +52,9 @@ def _check_command(
 ) -> None:
     """Check every file of a library and report all problems.
 
-    Looks for files that can't be read, values that are not finite, negative or
-    above 1.2 times the rated power, means outside idle to rated, gaps, changed
-    values and ids that are there twice. Ends with 1 if there is a problem.
+    Problems are unreadable files, values that are not finite, negative or above 1.2
+    times the rated power, means outside idle to rated power, gaps, changed values and
+    duplicate ids. The exit code is 1 if there is a problem.
     """
     from diploee.cli.display import show_table
     from diploee.profiles.check import check_library
@@ -84,7 +84,7 @@ def _check_command(
             f"{plural(checked.n_problems, 'problem')} in {plural(len(bad), 'file')}"
         )
     if bad:
-        raise typer.Exit(EXIT_PROBLEMS)
+        raise typer.Exit(EXIT_WITH_PROBLEMS)
 
 
 @profiles_app.command("compare")
@@ -97,11 +97,11 @@ def compare_command(
     ] = "reference",
     as_json: Json = False,
 ) -> None:
-    """Say per job class how two libraries differ.
+    """Compare two libraries by job class.
 
-    Mean and standard deviation of the power, duration, and of the spectrum the
-    strongest line and the swings up to 0.25 Hz; each the mean over the
-    profiles of a class. The difference is that of A from B.
+    Compares mean and standard deviation of the power, duration, strongest spectral
+    line and swings up to 0.25 Hz, each as the mean over the profiles of a class.
+    Differences are of A relative to B.
     """
     from diploee.profiles.compare_libraries import compare_libraries
     from diploee.profiles.library import ProfileLibrary
@@ -115,7 +115,7 @@ def compare_command(
         show_differences(differences, first, second)
 
 
-_FIGURES = (
+_STATISTICS = (
     ("mean [kW]", "mean_w", 1e-3, "{:,.3f}"),
     ("standard deviation [kW]", "std_w", 1e-3, "{:,.3f}"),
     ("duration [s]", "duration_s", 1.0, "{:,.1f}"),
@@ -128,7 +128,7 @@ _FIGURES = (
 def show_differences(
     differences: list[ClassDifference], first: str, second: str
 ) -> None:
-    """Print the classes of two libraries, a row per figure that both have."""
+    """Print the classes of two libraries, with a row per statistic of both."""
     from diploee.cli.display import show_table
 
     rows: list[tuple[Any, ...]] = []
@@ -144,16 +144,16 @@ def show_differences(
         )
         if d.first is None or d.second is None:
             continue
-        for label, key, unit, pattern in _FIGURES:
+        for label, key, unit, pattern in _STATISTICS:
             a, b = getattr(d.first.figures, key), getattr(d.second.figures, key)
-            texts = [_value(value * unit, pattern) for value in (a, b)]
+            texts = [_format_value(value * unit, pattern) for value in (a, b)]
             if key == "line_hz":
                 texts = [
                     f"{text} ({c.n_lines} of {c.n_profiles})"
                     for text, c in zip(texts, (d.first, d.second), strict=True)
                 ]
-            known = math.isfinite(a) and math.isfinite(b) and b != 0
-            rows.append(("", label, *texts, f"{a / b - 1:+.1%}" if known else "-"))
+            has_ratio = math.isfinite(a) and math.isfinite(b) and b != 0
+            rows.append(("", label, *texts, f"{a / b - 1:+.1%}" if has_ratio else "-"))
     header = (
         "class",
         "mean over the profiles",
@@ -172,7 +172,7 @@ def show_differences(
             typer.echo(f"  B: {'; '.join(d.second.boundaries)}")
 
 
-def _value(value: float, pattern: str) -> str:
+def _format_value(value: float, pattern: str) -> str:
     return pattern.format(value) if math.isfinite(value) else "-"
 
 
@@ -212,13 +212,13 @@ def _show_profile(
         str, typer.Argument(help="Id of the profile, as 'list' shows it.")
     ],
     out: Annotated[
-        Path | None, place_option("PNG file to draw; <profile id>.png by default.")
+        Path | None, path_option("PNG file to draw; <profile id>.png by default.")
     ] = None,
     profiles: Profiles = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Draw a profile to a PNG and print where it comes from."""
+    """Draw a profile to a PNG file and print its provenance."""
     from diploee.profiles.library import ProfileLibrary
     from diploee.profiles.store import check_file_name
     from diploee.reports.profile_plot import plot_profile
@@ -226,15 +226,15 @@ def _show_profile(
     profile = ProfileLibrary.open(*(profiles or ())).get(profile_id)
     if out is None:
         check_file_name(profile_id)
-    place = out or Path(f"{profile_id}.png")
-    plot_profile(profile, place, force)
-    facts = _facts(profile) | {"drawn to": str(place)}
+    path = out or Path(f"{profile_id}.png")
+    plot_profile(profile, path, force)
+    facts = _facts(profile) | {"drawn to": str(path)}
     lines = (f"{label:<10}{text}" for label, text in facts.items())
     print_result(facts, lines, as_json=as_json)
 
 
 def _facts(profile: PowerProfile) -> dict[str, str]:
-    """Return what there is to say about a profile, each under a short label."""
+    """Return the facts about a profile, by short label."""
     from diploee.base.errors import printable
     from diploee.metrics.spectral_bands import NO_METER
 

@@ -1,7 +1,4 @@
-"""`diploee profiles import`.
-
-Measured power in foreign formats, one command per format.
-"""
+"""`diploee profiles import`: import measured power, one command per format."""
 
 from __future__ import annotations
 
@@ -17,10 +14,10 @@ from diploee.cli.options import (
     Force,
     Json,
     ToLibrary,
-    naming_options,
     options,
-    place_option,
+    path_option,
     print_result,
+    rename_arguments,
 )
 from diploee.importers.power_logs.options import (
     MLPerfOptions,
@@ -54,7 +51,7 @@ OPTIONS = {
     "idle_w": "--idle-w",
     "power_boundary": "--boundary",
 }
-"""The importers' arguments, as the commands call them."""
+"""Option for each argument of the importers."""
 
 
 @import_app.command("wattameter")
@@ -70,8 +67,8 @@ def _import_wattameter_command(
 ) -> None:
     """Import WattAMeter logs of one job, on one or many nodes.
 
-    Reads pairs of NVML and RAPL logs of every WattAMeter generation, a pair
-    per node, and sums them over the time that they share.
+    Reads pairs of NVML and RAPL logs of any WattAMeter version, one pair per node,
+    and sums them over their common time.
     """
     _import(files, "wattameter", out, force, new, as_json)
 
@@ -87,13 +84,12 @@ def _import_plain_command(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Import a CSV or Parquet table of power in time.
+    """Import a CSV or Parquet table of power over time.
 
-    Times are seconds, epochs or ISO dates; units are read from the columns'
-    names (t_s, power_kw, "Power [W]"), or given. Rows of an even table are means
-    of their steps; other readings are joined by straight lines, exact in
-    energy. What is not given, such as the averaging, is unknown, and no more
-    bandwidth is claimed than GPU drivers leave, which average over 1 s.
+    Times are seconds, epochs or ISO dates, and units are read from column names
+    (t_s, power_kw, "Power [W]") or options. Rows at equal steps are means of their
+    steps; other readings are interpolated linearly, with exact energy. If the meter's
+    averaging is not specified, the bandwidth is limited as for a 1 s average.
     """
     _import([file], "plain", out, force, new, as_json)
 
@@ -113,9 +109,9 @@ def _import_nvidia_smi_command(
     """Import GPU power from nvidia-smi logs in CSV.
 
     Reads the output of nvidia-smi --query-gpu=timestamp,power.draw,index
-    --format=csv -lms 100, with units or without. power.draw is an average
-    over 1 s on the H100 and H200, and goes before power.draw.instant, whose
-    readings fold what is faster. A column 'name' says the GPU, else --gpu.
+    --format=csv -lms 100, with units or without. power.draw is an average over 1 s
+    on the H100 and H200, and is preferred to power.draw.instant, whose readings alias
+    faster changes. The column 'name' or --gpu names the GPU model.
     """
     _import(files, "nvidia-smi", out, force, new, as_json)
 
@@ -124,20 +120,19 @@ def _import_nvidia_smi_command(
 @options(**OPTIONS)
 def _import_mlperf_power_command(
     folder: Annotated[
-        Path, typer.Argument(help="Folder of MLPerf results, or above several.")
+        Path, typer.Argument(help="Folder of MLPerf results, or a parent folder.")
     ],
     new: MLPerfOptions,
     out: Annotated[
-        Path, place_option("Folder of the library to write the profiles to.")
+        Path, path_option("Folder of the library to write the profiles to.")
     ],
     force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Import power logs of MLPerf Training.
 
-    Reads node logs (node_K.txt, on the AC or the DC side of the power
-    supplies) with their events, a profile per run, at the readings' own
-    interval.
+    Reads node logs (node_K.txt, on the AC or the DC side of the power supplies) with
+    their events. Each run gives a profile at the interval of its readings.
     """
     _import([folder], "mlperf-power", out, force, new, as_json)
 
@@ -146,21 +141,20 @@ def _import_mlperf_power_command(
 def _import_nlr_genai_command(
     folder: Annotated[Path, typer.Argument(help="Folder of the unpacked data set.")],
     out: Annotated[
-        Path, place_option("Folder of the library to write the profiles to.")
+        Path, path_option("Folder of the library to write the profiles to.")
     ],
     force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Import the training runs of arXiv:2604.07345 (doi:10.7799/3025227).
 
-    Takes the raw logs. The profiles get the class names and node counts of the
-    shipped reference profiles, so that '--profiles LIB' takes measured ones with
-    nothing else changed. Runs that can't be read are left out and listed with
-    their cause.
+    Reads the raw logs. The profiles have the class names and node counts of the
+    shipped reference profiles, so '--profiles LIB' replaces these with measured
+    ones. Unreadable runs are skipped and listed with their cause.
     """
     _import([folder], "nlr-genai", out, force, None, as_json)
     if not as_json:
-        typer.echo(f"Beside the shipped ones: diploee profiles compare {out} reference")
+        typer.echo(f"Next: diploee profiles compare {out} reference")
 
 
 def _show_skipped(skipped: Sequence[SkippedRun]) -> None:
@@ -171,7 +165,7 @@ def _show_skipped(skipped: Sequence[SkippedRun]) -> None:
 
 
 def _show_repairs(provenance: Provenance) -> None:
-    """Print repairs by cause, with energy and time in the worst device."""
+    """Print repairs by cause, with the energy and time of the worst device."""
     for cause, n in provenance.counts.items():
         repairs = [repair for repair in provenance.repairs if repair.cause == cause]
         if n and not repairs:
@@ -200,11 +194,11 @@ def _import(
     new: Reading | None,
     as_json: bool,
 ) -> None:
-    """Add profiles to a library and say what was imported and repaired."""
+    """Add profiles to a library, and print a summary of imports and repairs."""
     from diploee.importers.power_logs.read import add_profiles, read_profiles
     from diploee.metrics.spectral_bands import Readings
 
-    with naming_options(**OPTIONS):
+    with rename_arguments(**OPTIONS):
         profiles = read_profiles(
             files, source_format, **(new.model_dump() if new else {})
         )

@@ -1,7 +1,4 @@
-"""``diploee report`` and ``diploee datasheet``.
-
-One self-contained page from run folders.
-"""
+"""`diploee report` and `diploee datasheet`: self-contained pages of run folders."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from diploee.cli.options import (
     Force,
     Json,
     Quiet,
-    place_option,
+    path_option,
     print_result,
     print_written,
 )
@@ -28,10 +25,7 @@ Verdicts = Annotated[
     list[str] | None,
     typer.Option(
         metavar="LIMITS",
-        help=(
-            "Add the verdicts on a preset of 'diploee limits --list', or on a file of "
-            "limits; may be repeated."
-        ),
+        help=("Add the compliance with limits (preset or file); may be repeated."),
     ),
 ]
 
@@ -41,8 +35,8 @@ Bands = Annotated[
     typer.Option(
         metavar="ENSEMBLE_DIR",
         help=(
-            "Show P5 to P95 beside each headline number, over an ensemble of the "
-            "run's scenario: 'diploee ensemble SITE --assumed --runs 40'."
+            "Show P5 to P95 over an ensemble of the run's scenario next to each "
+            "headline number."
         ),
     ),
 ]
@@ -55,16 +49,16 @@ def report_command(
             metavar="RUN_DIR...", help="Run folders to compare, or one sweep folder."
         ),
     ],
-    out: Annotated[
-        Path, place_option("The page; a diploee report that stands there is replaced.")
-    ] = Path("report.html"),
+    out: Annotated[Path, path_option("HTML page; replaces an earlier report.")] = Path(
+        "report.html"
+    ),
     png: Annotated[
         Path | None,
-        place_option("Also write each figure as PNG to a folder.", "--png", "DIR"),
+        path_option("Also write each figure as PNG to a folder.", "--png", "DIR"),
     ] = None,
     svg: Annotated[
         Path | None,
-        place_option("Also write each figure as SVG to a folder.", "--svg", "DIR"),
+        path_option("Also write each figure as SVG to a folder.", "--svg", "DIR"),
     ] = None,
     limits: Verdicts = None,
     by_load: Annotated[
@@ -79,7 +73,7 @@ def report_command(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Draw runs or a sweep on one HTML page, which needs no network."""
+    """Draw runs or a sweep on one self-contained HTML page."""
     if as_json:
         result = build_report(folders, limits or (), drawn=False, bands=bands)
         content = {"title": result.title, "sections": as_dict(result.sections)}
@@ -109,30 +103,30 @@ def report_command(
 
 
 def datasheet_command(
-    run_dir: Annotated[Path, typer.Argument(help="A run folder, as 'run' writes it.")],
+    run_dir: Annotated[Path, typer.Argument(help="Run folder.")],
     limits: Verdicts = None,
     peaks: Annotated[
         Path | None,
         typer.Option(
             metavar="CSV",
             help=(
-                "Add the demand at a system's peaks: a table with start, end or "
-                "duration_min, and optionally name; local time or with an offset."
+                "Add the demand at a system's peaks: a table with start (local time or "
+                "with an offset), end or duration_min, and optionally name."
             ),
         ),
     ] = None,
     bands: Bands = None,
     out: Annotated[
-        Path, place_option("The page; one of diploee that stands there is replaced.")
+        Path, path_option("HTML page; replaces an earlier data sheet.")
     ] = Path("datasheet.html"),
     csv: Annotated[
-        Path | None, place_option("Also as CSV, a row for a figure.", "--csv")
+        Path | None, path_option("Also write a CSV with a row per value.", "--csv")
     ] = None,
     force: Force = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Write the page that a utility asks of a load: demand, ramps, limits, sources."""
+    """Write a data sheet for a utility: demand, ramps, limits and sources."""
     written = write_datasheet(
         run_dir,
         out,

@@ -1,4 +1,4 @@
-"""`diploee ride-through`: a site against dips of the grid's voltage."""
+"""`diploee ride-through`: response of a site to voltage dips of the grid."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from diploee.base.progress import Progress
 from diploee.base.units import S_PER_MIN
 from diploee.cli.display import ProgressBars, show_sections
 from diploee.cli.options import (
-    MOMENTS,
+    TIME_FORMATS,
     Force,
     Json,
     Profiles,
     Quiet,
-    place_option,
+    path_option,
     print_result,
 )
 from diploee.cli.run import AT_MOST_MIN, SetOption
@@ -45,38 +45,38 @@ def ride_through_command(
         str,
         typer.Option(
             metavar="NAME|FILE",
-            help="nerc_2024_07_10, or your CSV file t_s,voltage_pu[,frequency_hz].",
+            help="nerc_2024_07_10, or a CSV file t_s,voltage_pu[,frequency_hz].",
         ),
     ],
     at: Annotated[
         datetime | None,
         typer.Option(
-            formats=MOMENTS,
+            formats=TIME_FORMATS,
             metavar="TIME",
-            help="When it begins, local time; else at P5, P50 and P95 of the load.",
+            help="Start, local time; else at P5, P50 and P95 of the load.",
         ),
     ] = None,
     set_: SetOption = None,
     profiles: Profiles = None,
     out: Annotated[
         Path | None,
-        place_option("Also write power over time, by block, to a Parquet file."),
+        path_option("Also write power over time, by block, to a Parquet file."),
     ] = None,
     picture: Annotated[
         Path | None,
-        place_option("Also draw it to a PNG, SVG or HTML file.", "--picture"),
+        path_option("Also draw a PNG, SVG or HTML file.", "--picture"),
     ] = None,
     force: Force = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Report which load leaves the grid on dips, its return, the curves it meets.
+    """Report the load lost and restored in a dip, and the curves that are met.
 
-    Settings are the scenario's facility.ride_through. Of a run, --set changes these
-    alone.
+    Settings are the scenario's facility.ride_through. For a run, --set changes only
+    these.
     """
-    for place in filter(None, (out, picture)):
-        check_output_file(place, force)  # before any work
+    for path in filter(None, (out, picture)):
+        check_output_file(path, force)  # before any work
     with TemporaryDirectory() as folder:
         overrides = set_ or []
         if Path(site).is_dir():

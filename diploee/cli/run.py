@@ -1,4 +1,4 @@
-"""`diploee run` and `diploee validate`: a scenario, simulated or only checked."""
+"""`diploee run` and `diploee validate`: simulate a scenario, or only check it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from diploee.cli.options import (
     Json,
     Profiles,
     Quiet,
-    place_option,
+    path_option,
     print_result,
     shipped_names,
 )
@@ -41,16 +41,16 @@ SetOption = Annotated[
 TargetOption = Annotated[
     float | None,
     typer.Option(
-        help="Mean node occupancy to reach, 0-1, of the scenario's only stream."
+        help="Target mean node occupancy (0-1) of the scenario's only stream."
     ),
 ]
-SeedOption = Annotated[int | None, typer.Option(help="Seed of every random draw.")]
+SeedOption = Annotated[int | None, typer.Option(help="Random seed.")]
 
 
 def run_command(
     scenario: ScenarioArgument,
     out: Annotated[
-        Path | None, place_option("Run folder; runs/<scenario>-<hash> by default.")
+        Path | None, path_option("Run folder; runs/<scenario>-<hash> by default.")
     ] = None,
     force: Force = False,
     target_utilization: TargetOption = None,
@@ -64,14 +64,14 @@ def run_command(
     event_windows: Annotated[
         bool,
         typer.Option(
-            "--event-windows", help="Also keep the worst moments at 0.1 s, in zooms/."
+            "--event-windows", help="Also write the extremes at 0.1 s steps, in zooms/."
         ),
     ] = False,
     by_load: Annotated[
         bool,
         typer.Option(
             "--by-load",
-            help="Also keep the power of each stream and service, for the report.",
+            help="Also write the power of each stream and service.",
         ),
     ] = False,
     before_stores: Annotated[
@@ -79,8 +79,8 @@ def run_command(
         typer.Option(
             "--before-stores",
             help=(
-                "Also keep the load before batteries and ramp limits, in double "
-                "precision, for coupling to a simulator."
+                "Also write the load upstream of batteries and ramp limits, in double "
+                "precision."
             ),
         ),
     ] = False,
@@ -88,7 +88,7 @@ def run_command(
         bool,
         typer.Option(
             "--nodes-file",
-            help="Also keep which nodes each job and service holds, nodes.parquet.",
+            help="Also write the nodes of each job and service, nodes.parquet.",
         ),
     ] = False,
     limits: Annotated[
@@ -97,8 +97,8 @@ def run_command(
             "--limits",
             metavar="NAME",
             help=(
-                "Check the run against limits, a preset or a file, at the step that "
-                "they need; may be repeated."
+                "Check the run against limits (preset or file), at the step that "
+                "these need; may be repeated."
             ),
             autocompletion=shipped_names("limits"),
         ),
@@ -107,7 +107,7 @@ def run_command(
         float | None,
         typer.Option(
             metavar="MINUTES",
-            help="Stop before a run that is forecast to take longer; 10 with limits.",
+            help="Refuse a run with a longer forecast; 10 with limits.",
         ),
     ] = None,
     until_decided: Annotated[
@@ -115,8 +115,8 @@ def run_command(
         typer.Option(
             "--until-decided",
             help=(
-                "Stop once it is certain that no file of limits is met, at both ends "
-                "of a large job; no folder is kept then, but for a run of one block."
+                "Stop, without a run folder, once it is certain that no limits file "
+                "is met; a run of one block keeps its folder."
             ),
         ),
     ] = False,
@@ -192,17 +192,17 @@ def run_command(
 
 
 SPAN = {"start", "duration"}
-"""Keys of the time that a run spans."""
+"""Scenario keys that define the simulated period."""
 
 AT_MOST_MIN = 10.0
-"""A run that is checked against limits takes so long at most [min], where nobody says."""  # noqa: E501
+"""Default maximum forecast duration of a run with limits [min]."""
 
 LONG_NODE_H = 10_000_000
-"""Node hours of jobs from which a run is called long: SimPy takes them in some 10 s."""
+"""Node hours above which a run counts as long (some 10 s in SimPy)."""
 
 
 def _takes_long(scenario: Scenario) -> bool:
-    """Return whether SimPy takes its time where the compiled twin would not."""
+    """Return True if a run is long in SimPy and possible in the compiled engine."""
     from diploee.schedule.policy import compiled_engine_for
 
     pools = {stream.pool for stream in scenario.streams.values()}
@@ -264,7 +264,7 @@ def validate(
 
 
 def _weather(scenario: Scenario, year: Weather | None) -> dict[str, Any] | None:
-    """Return the extremes of a site's weather over a year [deg C], and of its file's head."""  # noqa: E501
+    """Return a year's weather extremes and its file's design conditions [deg C]."""
     import numpy as np
 
     from diploee.importers.weather_files import read_design
@@ -288,7 +288,7 @@ _BULBS = (
     ("dry_bulb_c", "once in 20 years", "dry_bulb_once_in_20_years_c"),
     ("wet_bulb_c", "on record", "highest_wet_bulb_c"),
 )
-"""Temperature, and what the head of a file says of its extremes."""
+"""Temperature column, label and key of the design extreme in a file's header."""
 
 
 def _weather_lines(found: dict[str, Any] | None) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""`diploee scenarios`: the scenarios, sweeps and limits that ship, to look at and to copy."""  # noqa: E501
+"""`diploee scenarios`: list, show and copy shipped scenarios, sweeps and limits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from diploee.cli.command_help import App
 from diploee.cli.options import (
     Force,
     Json,
-    place_option,
+    path_option,
     print_result,
     print_written,
     shipped_names,
@@ -35,7 +35,7 @@ scenarios_app = App()
 
 @scenarios_app.command("list")
 def _list_scenarios(as_json: Json = False) -> None:
-    """List what ships: scenarios, sweeps over them, and presets of limits."""
+    """List the shipped scenarios, sweeps and presets of limits."""
     from diploee.api import scenarios
     from diploee.cli.display import show_table
 
@@ -52,27 +52,27 @@ def _list_scenarios(as_json: Json = False) -> None:
 @scenarios_app.command("show")
 def _show_scenario(name: Name) -> None:
     """Print a shipped file, with the source of every number in its comments."""
-    typer.echo(_found(name).read_text("utf-8"), nl=False)
+    typer.echo(_shipped_path(name).read_text("utf-8"), nl=False)
 
 
 @scenarios_app.command("copy")
 def _copy_scenario(
     name: Name,
-    out: Annotated[Path | None, place_option("The copy; NAME.yaml by default.")] = None,
+    out: Annotated[Path | None, path_option("The copy; NAME.yaml by default.")] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Copy a shipped file, to change it into one's own."""
+    """Copy a shipped file, for you to edit."""
     from diploee.base.files import whole_file
 
-    source = _found(name)
-    place = out or Path(f"{name}.yaml")
-    with whole_file(place, force) as path:
+    source = _shipped_path(name)
+    target = out or Path(f"{name}.yaml")
+    with whole_file(target, force) as path:
         path.write_bytes(source.read_bytes())
-    print_written([place], as_json)
+    print_written([target], as_json)
 
 
-def _found(name: str) -> Path:
+def _shipped_path(name: str) -> Path:
     from diploee.base.errors import InputError, did_you_mean, one_of
     from diploee.base.files.paths import shipped
 

@@ -1,4 +1,4 @@
-"""`diploee schema`: what scenario and sweep files may hold, and what a run writes."""
+"""`diploee schema`: keys of scenario and sweep files, and outputs of a run."""
 
 from __future__ import annotations
 
@@ -22,18 +22,17 @@ from diploee.scenario.models import Scenario
 def schema(
     markdown: Annotated[
         bool,
-        typer.Option(
-            "--markdown", help="A reference of every key as Markdown instead."
-        ),
+        typer.Option("--markdown", help="Print a Markdown reference of every key."),
     ] = False,
     sweep: Annotated[
-        bool, typer.Option("--sweep", help="Of sweep and ensemble files instead.")
+        bool, typer.Option("--sweep", help="Describe sweep and ensemble files instead.")
     ] = False,
     outputs: Annotated[
-        bool, typer.Option("--outputs", help="Markdown of what a run writes instead.")
+        bool,
+        typer.Option("--outputs", help="Describe a run's output files, as Markdown."),
     ] = False,
 ) -> None:
-    """Print what a scenario file may have, as JSON Schema or as a reference."""
+    """Print the keys of a scenario file, as JSON Schema or as a reference."""
     if outputs:
         typer.echo(_outputs_reference(), nl=False)
         return
@@ -51,14 +50,14 @@ def schema(
 
 
 _COUNTED = ("nodes", "jobs", "model instances")
-"""Units of what is stored as whole numbers, where it is counted at an instant."""
+"""Units of the instantaneous counts that are stored as whole numbers."""
 _COLUMN_PER = {"facility": "facility", "pool": "facility, pool", "service": "service"}
 
 
 def _outputs_reference() -> str:
-    """Return every column of a run's series and every metric as Markdown."""
+    """Return a Markdown reference of every column and metric of a run."""
     metrics = declared_metrics()
-    known = {key for key in LABELS if find_metric(key, metrics)}
+    known_keys = {key for key in LABELS if find_metric(key, metrics)}
     kinds: dict[Columns, list[str]] = {}
     for name, spec in STAGES.by_name.items():
         kinds.setdefault(spec.columns, []).append(f"`{name}`")
@@ -122,11 +121,11 @@ def _outputs_reference() -> str:
             ("name", "formula", "metric"),
             (
                 (
-                    of.name.replace("{:g}", "n"),
-                    of.formula.replace("|", "\\|"),
-                    f"`{key}`" if key in known else "",
+                    label.name.replace("{:g}", "n"),
+                    label.formula.replace("|", "\\|"),
+                    f"`{key}`" if key in known_keys else "",
                 )
-                for key, of in LABELS.items()
+                for key, label in LABELS.items()
             ),
         ),
         "",

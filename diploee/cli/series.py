@@ -1,4 +1,4 @@
-"""`diploee series`: the power of racks, rows and other parts of a run's site, at any step."""  # noqa: E501
+"""`diploee series`: power series of racks, rows and halls of a run's site."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from diploee.cli.options import (
     Profiles,
     Quiet,
     options,
-    place_option,
+    path_option,
     print_written,
 )
 from diploee.profiles.library import ProfileLibrary
@@ -23,11 +23,11 @@ from diploee.simulation.layout_power import LayoutSpan, write_parts
 
 @options(first="--from", until="--to")
 def series_command(
-    run_dir: Annotated[Path, typer.Argument(help="A run folder, as 'run' writes it.")],
+    run_dir: Annotated[Path, typer.Argument(help="Run folder.")],
     span: LayoutSpan,
     out: Annotated[
         Path | None,
-        place_option(
+        path_option(
             "File in .parquet or .csv; <run folder>-<part>.parquet by default."
         ),
     ] = None,
@@ -38,11 +38,11 @@ def series_command(
 ) -> None:
     """Write the power of one node, chassis, rack, row or hall of a run, or of each.
 
-    The run's loads are played again up to the end of the span, at any step from 0.1 s
-    on. Nodes of a load draw alike. Parts are those of facility.layout, and files that
-    the scenario names must be where the run found them.
+    The run's loads are simulated again up to the end of the period, at any step of at
+    least 0.1 s. All nodes of a load consume equal power. Racks, rows and halls are
+    those of facility.layout. The scenario's input files must still be in place.
     """
     run = open_run(run_dir)
     site = site_of_run(run, ProfileLibrary.open(*(profiles or ())))
-    place = write_parts(run, site, span, out, force)
-    print_written([place], as_json, quiet)
+    path = write_parts(run, site, span, out, force)
+    print_written([path], as_json, quiet)

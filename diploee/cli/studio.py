@@ -1,4 +1,4 @@
-"""``diploee studio``: a local page to build a site and see its year."""
+"""`diploee studio`: local web page to configure a site and simulate its year."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def studio_command(
     scenario: Annotated[
         str | None,
         typer.Argument(
-            help="Scenario file or shipped name to begin with, else the template."
+            help="Scenario file or shipped name to start from; else the template."
         ),
     ] = None,
     folder: Annotated[
@@ -29,17 +29,14 @@ def studio_command(
         typer.Option(
             metavar="DIR",
             help=(
-                "The one folder that is read and written: scenarios in it, runs in "
-                "runs/ below it. That of the scenario file by default, else the "
-                "current one."
+                "Folder of scenarios and runs (in runs/); by default that of the "
+                "scenario file, else the current one."
             ),
         ),
     ] = None,
     at_most: Annotated[
         float,
-        typer.Option(
-            metavar="MINUTES", help="Refuse runs that are forecast to take longer."
-        ),
+        typer.Option(metavar="MINUTES", help="Refuse runs with a longer forecast."),
     ] = AT_MOST_MIN,
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")
@@ -49,10 +46,11 @@ def studio_command(
     ] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Open a local page to build a site, see its year and take it away.
+    """Open a local web page to configure a site and simulate its year.
 
-    It listens on this machine alone, for who has the address with its token; Ctrl-C
-    closes it.
+    The page is served on this machine only, by an address with a token.
+
+    Ctrl-C closes it.
     """
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         raise InputError(
@@ -67,22 +65,26 @@ def studio_command(
     from diploee.studio.sites import StudioFolder
 
     name = scenario or ""
-    own = name and name not in shipped("scenario")
-    file = find_shipped("scenario", name).resolve() if own else None
-    place = StudioFolder((folder or (file.parent if file else Path())).resolve())
-    if not place.folder.is_dir():
-        raise InputError(f"--folder: {place.folder} is no folder; make it first")
+    is_file = name and name not in shipped("scenario")
+    file = find_shipped("scenario", name).resolve() if is_file else None
+    studio_folder = StudioFolder(
+        (folder or (file.parent if file else Path())).resolve()
+    )
+    if not studio_folder.folder.is_dir():
+        raise InputError(
+            f"--folder: {studio_folder.folder} is no folder; make it first"
+        )
     if file:
-        name = str(place.inside(file).relative_to(place.folder))
-    studio = Studio(place, at_most * 60, port, name)
+        name = str(studio_folder.inside(file).relative_to(studio_folder.folder))
+    studio = Studio(studio_folder, at_most * 60, port, name)
 
-    def tell() -> None:
+    def show_address() -> None:
         if not quiet:
             typer.echo(f"Studio: {studio.address} (Ctrl-C closes it)", err=True)
         if not no_browser:
             webbrowser.open(studio.address)
 
     with suppress(Interrupted, KeyboardInterrupt), studio.answers:
-        studio.serve(tell)
+        studio.serve(show_address)
     if not quiet:
         typer.echo(f"Runs are in {studio.runs_folder}.")

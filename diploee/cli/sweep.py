@@ -1,7 +1,4 @@
-"""`diploee sweep` and `diploee ensemble`.
-
-Many runs, a summary, the spread over the seeds.
-"""
+"""`diploee sweep` and `diploee ensemble`: many runs with a summary."""
 
 from __future__ import annotations
 
@@ -30,50 +27,44 @@ from diploee.sweeps.task import Executor, in_process
 
 
 class Running(Model):
-    """Where and by whom the runs of a sweep are done, and what is shown."""
+    """Execution options of a sweep: folder, workers, engine and output."""
 
     out: str | None = unset(
-        "Folder; sweeps/<name> by default. Runs that are complete there are not "
-        "repeated."
+        "Folder, sweeps/<name> by default; complete runs in it are not repeated."
     )
     workers: Annotated[int, Field(ge=0)] | None = unset(
-        "Processes on this machine, all its cores by default; fewer run where memory "
-        "is short; 0 means in this process."
+        "Processes, by default one per core as memory allows; 0 is this process."
     )
     dask: str | None = unset(
-        "Hand the runs to this Dask scheduler, such as tcp://10.0.0.1:8786."
+        "Address of a Dask scheduler for the runs, such as tcp://10.0.0.1:8786."
     )
     engine: Engine | None = unset(
-        "Scheduler; both give the same results. By default compiled, which is sooner, "
-        "and simpy for runs that it has no twin of."
+        "Scheduler, with equal results; compiled by default where available."
     )
     max_runs: PositiveInt = default(10_000, "Refuse a sweep of more runs.")
     profiles: tuple[str, ...] = default(
         (),
-        "Folder of power profiles instead of the shipped 'reference'; may be repeated.",
+        "Folder of power profiles (default 'reference'); may be repeated.",
     )
     dry_run: bool = default(
-        False, "Check all runs, forecast their time, memory and disk, and run nothing."
+        False, "Only check all runs and forecast their time, memory and disk."
     )
-    quiet: bool = default(False, "Only errors.")
-    as_json: bool = default(False, "Print the outcome as JSON.")
+    quiet: bool = default(False, "Print errors only.")
+    as_json: bool = default(False, "Print the result as JSON.")
 
 
 class Spread(Running):
-    """How many seeds an ensemble has, and what they draw."""
+    """Options of an ensemble: number of seeds, and sampling of assumptions."""
 
     seeds: Annotated[int, Field(ge=2)] | None = unset(
         "Number of seeds; 20 for a scenario."
     )
     accuracy: float | None = unset(
-        "Relative half-width of a 95 % confidence interval to count the seeds for."
+        "Relative half-width of 95 % confidence intervals to find the seeds for."
     )
     assumed: bool = default(
         False,
-        (
-            "Each seed also draws the numbers that the scenario leaves to assumptions, "
-            "within their ranges."
-        ),
+        ("Sample the scenario's assumed values as well, within their ranges."),
     )
 
 
@@ -89,9 +80,11 @@ def sweep_command(
     ],
     running: Running,
 ) -> None:
-    """Run a scenario many times, over values of its keys; resume where it stopped."""
+    """Run a scenario over values of its keys; a stopped sweep is resumed."""
     sweep = load_sweep(file)
-    _do(sweep, running, ("sweep", "ensemble") if sweep.spec.draw else ("sweep",))
+    _run_or_forecast(
+        sweep, running, ("sweep", "ensemble") if sweep.spec.draw else ("sweep",)
+    )
 
 
 @options(out="--out DIR", seeds="--seeds --runs")
@@ -105,20 +98,20 @@ def ensemble_command(
     ],
     running: Spread,
 ) -> None:
-    """Run a scenario with many seeds, to see how far its results scatter and why."""
-    of = (running.seeds, running.accuracy, running.assumed, running.profiles)
-    _do(load_ensemble(scenario, *of), running, ("ensemble",))
+    """Run a scenario with many seeds, to show the spread of its results."""
+    options = (running.seeds, running.accuracy, running.assumed, running.profiles)
+    _run_or_forecast(load_ensemble(scenario, *options), running, ("ensemble",))
 
 
-def _do(sweep: Sweep, running: Running, shown: Collection[str]) -> None:
-    """Forecast a sweep, or run it, show sections of it and say what failed."""
+def _run_or_forecast(sweep: Sweep, running: Running, ids: Collection[str]) -> None:
+    """Forecast a sweep, or run it and print sections and failed runs."""
     if running.dry_run:
         _forecast(sweep, running)
         return
     result = _run(sweep, running)
     if not running.quiet and not running.as_json:
-        show_sweep(result, shown)
-    _end(result, running)
+        show_sweep(result, ids)
+    _finish(result, running)
 
 
 def _forecast(sweep: Sweep, running: Running) -> None:
@@ -162,8 +155,8 @@ def _executor(running: Running) -> Executor:
     return partial(run_locally, n_workers=running.workers or usable_cores())
 
 
-def _end(result: SweepResult, running: Running) -> None:
-    """Print JSON where that is asked for; exit with 1 where runs failed, saying why."""
+def _finish(result: SweepResult, running: Running) -> None:
+    """Print the result as JSON if requested; list failed runs and exit with 1."""
     if running.as_json:
         content = {
             "target": result.target,

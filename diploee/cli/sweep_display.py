@@ -1,4 +1,4 @@
-"""The display of a sweep: its sections, what failed, and where its files are."""
+"""Terminal display of a sweep: sections, failed runs, and the path of its files."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ from diploee.sweeps.execute import SweepResult
 
 MAX_FAILURES = 10
 COLUMN_WIDTH = 12
-"""Of a column in the tables; metrics that do not fit the terminal are left to the file."""  # noqa: E501
+"""Width of a column [characters]; columns that do not fit are only in the file."""
 
 
 def show_sweep(result: SweepResult, ids: Collection[str]) -> None:
-    """Print sections of a sweep, failed runs, the number done, places of files."""
+    """Print sections of a sweep, failed runs, run counts, and the path of files."""
     console = Console()
     for section in result.sections():
         if section.id in ids:
             for table in section.tables:
-                shown = _fitting(table, console.width)
+                fitted = _fit_columns(table, console.width)
+                header = (fitted.first, *fitted.headings)
                 console.print()
-                show_lines(
-                    shown.title, (shown.first, *shown.headings), [*shown.lines()]
-                )
+                show_lines(fitted.title, header, [*fitted.lines()])
             notes = [*(table.note for table in section.tables), *section.notes]
             for note in filter(None, notes):
                 console.print(escape(note), highlight=False)
@@ -54,9 +53,10 @@ def show_sweep(result: SweepResult, ids: Collection[str]) -> None:
     )
 
 
-def _fitting(table: SectionTable, width: int) -> SectionTable:
-    """Return a table with those of its columns that a terminal has room for."""
+def _fit_columns(table: SectionTable, width: int) -> SectionTable:
+    """Return a table with as many of its columns as fit the terminal."""
     names = list(table.units)[: max(5, width // COLUMN_WIDTH)]
     return replace(
-        table, figures=tuple(of for of in table.figures if of.quantity in names)
+        table,
+        figures=tuple(value for value in table.figures if value.quantity in names),
     )

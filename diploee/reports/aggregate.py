@@ -1,8 +1,7 @@
-"""From a year of intervals to the few hundred numbers of a figure.
+"""Aggregation of a year of intervals to the few hundred values of a chart.
 
 Pure functions over arrays. Times are int64 milliseconds of local time since 1970-01-01
-00:00; every result that is a mean, a percentile or a sum is taken over whole intervals
-of the run.
+00:00. Every mean, percentile and sum is taken over whole intervals of the run.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def week_ms(local_ms: Any) -> Any:
 
 
 def means(values: Values, every: int) -> Float64Array:
-    """Return the means of blocks of neighbours, the last of which may be shorter."""
+    """Return the means of blocks of `every` values; the last block may be shorter."""
     first = np.arange(0, values.size, every)
     sums = np.add.reduceat(values.astype(np.float64), first)
     return sums / np.diff(np.append(first, values.size))
@@ -40,10 +39,7 @@ def means(values: Values, every: int) -> Float64Array:
 def day_grid(
     local_ms: Int64Array, values: Values, cell_ms: int
 ) -> tuple[npt.NDArray[np.datetime64], npt.NDArray[np.float32]]:
-    """Return the days, and the means by time of day and day.
-
-    NaN where no interval starts.
-    """
+    """Return the days, and means by time of day and day (NaN without intervals)."""
     first = int(local_ms[0] // MS_PER_DAY)
     n_days, n_cells = (
         int(local_ms[-1] // MS_PER_DAY) - first + 1,
@@ -68,10 +64,10 @@ def by_time(
     bin_ms: int,
     levels: Sequence[float] = (),
 ) -> tuple[Int64Array, npt.NDArray[np.float32]]:
-    """Return times of day or week [ms], and rows of mean and quantiles.
+    """Return times of day or week [ms], with mean and quantiles as rows.
 
-    Times without a value are left out. The last is the first again where two periods
-    are covered, else the end of the last bin.
+    Times without values are left out. The last point repeats the first if two periods
+    are covered; else it is the end of the last bin.
     """
     import pandas as pd
 
@@ -89,10 +85,10 @@ def by_time(
 
 
 def duration_curve(values: Values) -> tuple[Float64Array, Float64Array]:
-    """Return shares of time (0-1) and the values reached for so long.
+    """Return fractions of time (0-1) and the values exceeded for these fractions.
 
-    About 1,000 quantiles, denser in the highest hundredth; the first is the exact
-    maximum and the last the exact minimum.
+    The curve has about 1,000 quantiles, denser in the highest hundredth. The first is
+    the exact maximum and the last the exact minimum.
     """
     share = np.unique(
         np.concatenate([np.linspace(0, 0.01, 41), np.linspace(0, 1, 1001)])
@@ -102,13 +98,13 @@ def duration_curve(values: Values) -> tuple[Float64Array, Float64Array]:
 
 
 def histogram(values: Values, edges: Float64Array) -> Float64Array:
-    """Return the share of the values in each bin (0-1)."""
+    """Return the fraction of the values in each bin (0-1)."""
     shares: Float64Array = np.histogram(values, edges)[0] / max(values.size, 1)
     return shares
 
 
 def round_edges(low: float, high: float, n_bins: int) -> Float64Array:
-    """Return edges of about `n_bins` bins of a round width that cover low to high."""
+    """Return edges of about `n_bins` bins of round width that cover low to high."""
     raw = max(high - low, abs(high) * 1e-6, 1e-12) / n_bins
     power = 10.0 ** np.floor(np.log10(raw))
     width = power * min(

@@ -1,7 +1,7 @@
-"""Joins the parts: folders to a report, a report to its page and pictures.
+"""Builds a report from run folders, and writes its page and chart images.
 
-A page is one HTML file that holds its style, its figures and their script, and asks no
-network. `page.html` is its template; jinja2 escapes all that comes from the report.
+A page is one HTML file with its style, charts and script, and makes no network
+requests. `page.html` is its template; jinja2 escapes all text of the report.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ MAX_SWEEP_RUNS = 6
 
 @dataclass(frozen=True)
 class Report:
-    """All that a page shows; the first section is its answer."""
+    """Contents of a report page; the first section has the main results."""
 
     title: str
     subtitle: str
@@ -84,7 +84,7 @@ class Report:
 
     @property
     def charts(self) -> tuple[Chart, ...]:
-        """The charts of all sections, in their order."""
+        """Charts of all sections, in order."""
         return tuple(chart for section in self.sections for chart in section.charts)
 
 
@@ -96,9 +96,10 @@ def build_report(
     by_load: bool = False,
     bands: Path | str | None = None,
 ) -> Report:
-    """Read run folders, or one sweep folder, and return what their report shows.
+    """Read run folders, or one sweep folder, and return their report.
 
-    Arguments and errors are those of `write_report`; not `drawn` it has no charts.
+    Arguments and errors are those of `write_report`. Without `drawn` the report has no
+    charts.
     """
     places = [Path(folder) for folder in folders]
     if not places:
@@ -220,7 +221,7 @@ def report(
 
 
 def picture(run: RunFolder, chart: str) -> Picture:
-    """Return a chart of a run's report by its id."""
+    """Return a chart image of a run's report by the chart's id."""
     charts = {result.id: result for result in build_report([run.folder]).charts}
     if chart not in charts:
         raise InputError(
@@ -237,10 +238,7 @@ def write_pictures(
     force: bool = False,
     inputs: Sequence[Path] = (),
 ) -> list[Path]:
-    """Write one picture of each chart, named by its place and its id.
-
-    Return the files.
-    """
+    """Write an image of each chart, named by number and id; return the files."""
     named = {
         f"{k:02d}-{chart.id}": chart for k, chart in enumerate(report.charts, start=1)
     }
@@ -249,7 +247,7 @@ def write_pictures(
 
 @dataclass(frozen=True)
 class _PageData:
-    """Data that the charts of a page are drawn from."""
+    """Data for the charts of a page."""
 
     runs: Sequence[RunData]
     unit: PowerUnit
@@ -298,7 +296,7 @@ _ANY: _Makes = {
 
 
 def _charts(name: str, page: _PageData) -> list[Chart]:
-    """Return the charts of an id; none where the runs have nothing to draw."""
+    """Return the charts of an id; an empty list without data to draw."""
     made: _Made = None
     if name in _ANY and name != "carpet" and len(page.runs) > MAX_TOGETHER:
         of_runs = [
@@ -317,7 +315,7 @@ def _charts(name: str, page: _PageData) -> list[Chart]:
 def _runs_sections(
     runs: Sequence[RunData], names: Sequence[str], drawn: bool = True
 ) -> tuple[Section, ...]:
-    """Return the sections of runs, side by side, with their charts."""
+    """Return the sections of several runs, side by side, with their charts."""
     loaded = [load_limits(name) for name in names]
     verdicts = [reports_of(run.run, loaded) for run in runs]
     by_run = {
@@ -358,7 +356,7 @@ def _runs_sections(
 
 
 def _read_notes(runs: Sequence[RunData]) -> tuple[str, ...]:
-    """Say which runs were averaged on reading."""
+    """Return notes on the runs that were averaged on reading."""
     reduced = [run.label for run in runs if run.step_ms != run.resolution_ms]
     words = (
         f"{listed(reduced)}: the figures use means of about a minute, for the number "
@@ -369,7 +367,7 @@ def _read_notes(runs: Sequence[RunData]) -> tuple[str, ...]:
 
 
 def _with_boundary(chart: Chart, runs: Sequence[RunData]) -> Chart:
-    """Return a chart of power with where it is taken."""
+    """Return a power chart with its measurement boundary in the caption."""
     layers = [layer for panel in chart.panels for layer in panel.layers]
     if not {"W", "kW", "MW", "GW"} & {getattr(layer, "unit", "") for layer in layers}:
         return chart
@@ -415,7 +413,7 @@ def _descriptions(runs: Sequence[RunData]) -> tuple[str, ...]:
 
 
 def _warnings(runs: Sequence[RunData]) -> tuple[str, ...]:
-    """Return each warning once, with its runs where there are several."""
+    """Return each warning once, with the labels of its runs if several."""
     result = by_warning([run.run for run in runs], [run.label for run in runs])
     if len(runs) == 1:
         return tuple(result)
@@ -427,7 +425,7 @@ def _warnings(runs: Sequence[RunData]) -> tuple[str, ...]:
 
 
 def is_report(path: Path) -> bool:
-    """Return whether a file is a page of this package, to be replaced."""
+    """Return True if a file is a report page, which may be replaced."""
     try:
         with path.open("rb") as file:
             return MARK.encode() in file.read(_HEAD_BYTES)
@@ -436,7 +434,7 @@ def is_report(path: Path) -> bool:
 
 
 def report_page(report: Report) -> str:
-    """Return a report, or a data sheet, as the text of its page."""
+    """Return the HTML text of a report or data sheet."""
     return rendered(
         "page.html",
         version=full_version(),
@@ -449,7 +447,7 @@ def report_page(report: Report) -> str:
 
 
 def period(run: RunFolder) -> str:
-    """Return what a run covers in words."""
+    """Return the simulated period of a run as text."""
     scenario = run.scenario
     return (
         f"{scenario.duration} from {scenario.start:%Y-%m-%d}, "

@@ -1,9 +1,8 @@
-"""Demand at coincident peaks.
+"""Coincident demand: a run's mean power in the intervals of a system's peaks.
 
-A run's mean power in the intervals that a system's peaks fell into. Transmission
-charges are set by 1CP, 4CP or 12CP: by the demand of a load in the hours, or quarters
-of an hour, of the system's yearly or monthly peaks. Those intervals come from a file; a
-run knows no system.
+Transmission charges use 1CP, 4CP or 12CP: the demand of a load in the hours, or
+quarters of an hour, of the system's yearly or monthly peaks. A file gives these
+intervals, as a run does not know its power system.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ length where the metrics have it (15, 30 and 60 min), else the largest interval 
 
 
 def coincident_demand(run: RunFolder, intervals: Sequence[NamedSpan]) -> pd.DataFrame:
-    """Return the demand of a run in each interval, by its name and start.
+    """Return the demand of a run [MW] in each interval, by its name and start.
 
-    Reactive power, drawn positive, is there where the run models any.
+    Reactive power (positive if consumed) is included if the run models it.
     """
     import pandas as pd
 

@@ -1,4 +1,4 @@
-"""Shared by several charts: axes, bins, and histograms as layers."""
+"""Axes, bins and histogram layers shared by several charts."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ DAY_AXIS = Axis("Time of day [h]", "time of day", (MONDAY, since_monday(MS_PER_D
 WEEK_AXIS = Axis("Time of week", "time of week", (MONDAY, since_monday(MS_PER_WEEK)))
 
 MAX_TOGETHER = 3
-"""Runs whose lines share a panel; of more each has one of its own."""
+"""Maximum number of runs that share a panel; more have separate panels."""
 
 FEW_DAYS = 3
-"""Up to this number of days have an axis of their own, with a tick for each."""
+"""Maximum number of days on a short axis, which has a tick for each day."""
 
 
 def with_pools(runs: Sequence[RunData]) -> Sequence[RunData]:
-    """Return the facility and its parts where a single run has such, else the runs."""
+    """Return a single run with the parts of its facility, or several runs unchanged."""
     if len(runs) == 1 and runs[0].parts:
         return [
             replace(runs[0], label="facility", colour=INK, layers=()),
@@ -48,10 +48,7 @@ def with_pools(runs: Sequence[RunData]) -> Sequence[RunData]:
 
 
 def one_chart(of_runs: Sequence[tuple[str, Chart]]) -> Chart:
-    """Return the same chart of many runs as one.
-
-    A small panel for each, all of one scale.
-    """
+    """Join the charts of many runs to one chart of small panels with equal scales."""
     charts = [chart for _, chart in of_runs]
     panels = [
         replace(
@@ -69,7 +66,7 @@ def one_chart(of_runs: Sequence[tuple[str, Chart]]) -> Chart:
 
 
 def one_scale(panels: Sequence[Panel]) -> tuple[Panel, ...]:
-    """Give panels of one quantity one y range."""
+    """Set the same y range for panels of one quantity."""
     ends: dict[str, list[float]] = {}
     for panel in panels:
         ends.setdefault(panel.y.label, []).extend(y_range(panel))
@@ -78,17 +75,17 @@ def one_scale(panels: Sequence[Panel]) -> tuple[Panel, ...]:
 
 
 def with_zero(low: float, high: float) -> tuple[float, float]:
-    """Return the range of an axis with zero and a little more than all values in it."""
+    """Return an axis range that includes zero and a margin around all values."""
     return min(low, 0.0) * 1.05, max(high, 0.0) * 1.05 or 1
 
 
 def colour_of(index: int, run: RunData) -> str:
-    """Return the colour of a run, or of a part of one."""
+    """Return the colour of a run, or of a part of a run."""
     return run.colour or colour(index)
 
 
 def days_axis(first: np.datetime64, last: np.datetime64, spare_h: int = 24) -> Axis:
-    """Return the axis of calendar days; of a few, with hours to spare on both sides."""
+    """Return an axis of calendar days; a few days have spare hours at both ends."""
     if last - first >= np.timedelta64(FEW_DAYS, "D"):
         return Axis("Day", "date")
     spare = np.timedelta64(spare_h, "h")
@@ -96,7 +93,7 @@ def days_axis(first: np.datetime64, last: np.datetime64, spare_h: int = 24) -> A
 
 
 def power_axis(runs: Sequence[RunData], unit: PowerUnit) -> Axis:
-    """Return the power axis, with zero and the highest peak; of parts just "Power"."""
+    """Return the power axis, from zero to the highest peak."""
     label = "Power" if any(run.is_part for run in runs) else "Facility power"
     low, high = min(run.min_w for run in runs), max(run.max_w for run in runs)
     return Axis(
@@ -105,12 +102,12 @@ def power_axis(runs: Sequence[RunData], unit: PowerUnit) -> Axis:
 
 
 MIN_SPAN = 0.1
-"""Least span of an axis that does not start at zero, as a part of its largest value:
-half a percent is then a twentieth of its height at most, and no cliff."""
+"""Minimum length of an axis that does not start at zero, as a fraction of its largest
+value: 0.5 % then takes at most a twentieth of the height."""
 
 
 def near_range(low: float, high: float) -> tuple[float, float]:
-    """Return a range about two values, of `MIN_SPAN` at least."""
+    """Return an axis range around two values, at least `MIN_SPAN` wide."""
     span = high - low
     margin = max(0.05 * span, (MIN_SPAN * max(abs(low), abs(high)) - span) / 2) or 1.0
     return (max(low - margin, 0.0) if low >= 0 else low - margin), high + margin
@@ -121,7 +118,7 @@ def histogram_layers(
 ) -> tuple[Bars | Line, ...]:
     """Return bars for one sample, and step lines for several; heights in percent.
 
-    Each sample is the index of its colour, its name and its values.
+    Each sample is a colour index, a name and the values.
     """
     heights = [histogram(values, edges) * 100 for *_, values in samples]
     if len(samples) == 1:
@@ -134,5 +131,5 @@ def histogram_layers(
 
 
 def interval_of(runs: Sequence[RunData]) -> str:
-    """Return the intervals of the runs in words, such as ``1 min``."""
+    """Return the interval length of runs as text, such as ``1 min``."""
     return listed(sorted({interval(run.step_ms) for run in runs}))

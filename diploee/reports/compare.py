@@ -1,4 +1,4 @@
-"""Differences between runs: every metric, their settings, their warnings."""
+"""Comparison of runs: differences in metrics, settings and warnings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAX_ROWS, MAX_SETTINGS = 10, 3
-"""Differences and keys of a short list."""
+"""Maximum numbers of differences and of keys in a short list."""
 
 ALWAYS = (
     "power.max_mw",
@@ -39,15 +39,15 @@ ALWAYS = (
     "jobs.unstarted",
     "jobs.queued_fraction",
 )
-"""Metrics that head the list, equal or not."""
+"""Metrics at the top of the list, even if equal in all runs."""
 
 PerRun = Mapping[str, tuple[Any, ...]]
-"""By name what each run has; None where it has none."""
+"""Values of each run by name; None if a run has no value."""
 
 
 @dataclass(frozen=True)
 class MetricRow:
-    """A metric of all runs."""
+    """Values of a metric in all runs."""
 
     metric: Metric  # what it is, in the unit that it is shown in
     # As stored, a value per run; None where a run has none
@@ -55,16 +55,16 @@ class MetricRow:
     bounds: tuple[bool, ...] = ()  # whether each is a lower bound
 
     def change(self, run: int) -> float | None:
-        """Return how far a run's value lies from the first's, as a fraction of that."""
+        """Return a run's deviation from the first run, as a fraction of the latter."""
         first, value = self.values[0], self.values[run]
         if not first or value is None:
             return None
         return value / first - 1
 
     def change_text(self, run: int) -> str:
-        """Return the change as text, of % in percentage points.
+        """Return the change as text; changes of % are in percentage points.
 
-        Nothing below the shown digits.
+        The text is empty if the change is smaller than the printed digits.
         """
         first, value = self.values[0], self.values[run]
         if (
@@ -86,35 +86,35 @@ class MetricRow:
 
     @property
     def in_unit(self) -> list[float | None]:
-        """The values in the unit that is shown."""
+        """Values in the display unit."""
         factor = self.metric.factor
         return [None if value is None else value * factor for value in self.values]
 
     @property
     def changes(self) -> list[float | None]:
-        """How far all but the first lie from it."""
+        """Changes of all runs from the first run."""
         return [self.change(run) for run in range(1, len(self.values))]
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """Values of all runs as text, and the changes of all but the first."""
+        """Values of all runs as text, and the changes from the first run."""
         runs = range(len(self.values))
         return (*map(self.shown, runs), *map(self.change_text, runs[1:]))
 
     def shown(self, run: int) -> str:
-        """Return a run's value as text, marked where it is a lower bound."""
+        """Return a run's value as text, with a mark on a lower bound."""
         mark = "≥ " if any(self.bounds[run : run + 1]) else ""
         return f"{mark}{self.metric.show(self.values[run])}"
 
     @property
     def is_shown_equal(self) -> bool:
-        """Whether all runs show the same number."""
+        """True if all runs have the same printed value."""
         return len({self.metric.show(value) for value in self.values}) == 1
 
 
 @dataclass(frozen=True)
 class Comparison(Brief):
-    """Differences between runs, in the order in which they were given."""
+    """Differences between runs, in the order of the runs."""
 
     labels: tuple[str, ...]  # names of the runs, all different
     rows: tuple[MetricRow, ...]  # all metrics that a run has, the most asked for first
@@ -129,10 +129,7 @@ class Comparison(Brief):
         return {row.metric.key: row for row in self.rows}[key]
 
     def frame(self) -> pd.DataFrame:
-        """Return the metrics by key.
-
-        Name, unit, a column per run in that unit, and changes.
-        """
+        """Return the metrics by key: name, unit, a column per run, and changes."""
         import pandas as pd
 
         changes = [f"{label}: change" for label in self.labels[1:]]
@@ -150,7 +147,7 @@ class Comparison(Brief):
         return frame.rename_axis("key")
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all of it in plain types, for JSON."""
+        """Return the comparison in plain types, for JSON."""
         metrics = {
             row.metric.key: {
                 "unit": row.metric.suffix,
@@ -172,7 +169,7 @@ class Comparison(Brief):
         }
 
     def sections(self, everything: bool = True) -> list[Section]:
-        """Return what differs as tables, the most asked for first."""
+        """Return the differences as tables, the most important first."""
         first = [row for row in self.rows if row.metric.key in ALWAYS]
         first.sort(key=lambda row: ALWAYS.index(row.metric.key))
         same = [row for row in self.rows if row.is_shown_equal]
@@ -210,7 +207,7 @@ class Comparison(Brief):
     def _table(
         self, title: str, found: PerRun, more: Sequence[str] = ()
     ) -> SectionTable:
-        """Return a table of texts, with a column for each run, and more."""
+        """Return a table of text cells with a column per run, and extra columns."""
         columns = (*self.labels, *more)
         cells = (
             Statistic(item, NONE if value is None else str(value), quantity=column)
@@ -264,7 +261,7 @@ _SIZES = {"mw": "MW", "mwh": "MWh", "mva": "MVA"}
 
 
 def _stages(runs: Sequence[RunFolder]) -> dict[str, tuple[str | None, ...]]:
-    """Return the sizes in each run of the stages that not all have."""
+    """Return the stages that some runs lack, with their sizes in each run."""
     named = [stages_of(run) for run in runs]
     return {
         name: tuple(_sizes(of[name]) if name in of else None for of in named)
@@ -274,7 +271,7 @@ def _stages(runs: Sequence[RunFolder]) -> dict[str, tuple[str | None, ...]]:
 
 
 def _sizes(stage: Mapping[str, Any]) -> str:
-    """Return the sizes of a stage, such as ``0.05 MW, 0.05 MWh``."""
+    """Return the sizes of a stage as text, such as ``0.05 MW, 0.05 MWh``."""
     sizes = ", ".join(
         f"{format_short(value)} {unit}"
         for key, unit in _SIZES.items()
@@ -285,7 +282,7 @@ def _sizes(stage: Mapping[str, Any]) -> str:
 
 
 def _verdicts(runs: Sequence[RunFolder]) -> dict[str, tuple[str, ...]]:
-    """Return the limits with different verdicts, each source's first ones first."""
+    """Return the limits with different compliance results, first those listed first."""
     of_runs = [_verdicts_of(run) for run in runs]
     none = "", "not checked", "not checked"
     result = {}
@@ -298,7 +295,7 @@ def _verdicts(runs: Sequence[RunFolder]) -> dict[str, tuple[str, ...]]:
 
 
 def _verdicts_of(run: RunFolder) -> dict[tuple[str, ...], tuple[str, str, str]]:
-    """Return text, verdict, and what it rests on, of each limit of a run."""
+    """Return text, compliance result and basis of each limit of a run."""
     result: dict[tuple[str, ...], tuple[str, str, str]] = {}
     for report in reports_of(run):
         name = report.name or "limits"
@@ -319,7 +316,7 @@ def _verdicts_of(run: RunFolder) -> dict[tuple[str, ...], tuple[str, str, str]]:
 def by_warning(
     runs: Sequence[RunFolder], labels: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Return each warning of runs once, with the labels of those that have it."""
+    """Return each warning of runs once, with the labels of its runs."""
     result: dict[str, tuple[str, ...]] = {}
     for label, run in zip(labels, runs, strict=True):
         for warning in dict.fromkeys(map(str, run.manifest.get("warnings") or ())):
@@ -328,7 +325,7 @@ def by_warning(
 
 
 def _rows(runs: Sequence[RunFolder]) -> list[MetricRow]:
-    """Return the declared numbers of all runs, the most wanted on top."""
+    """Return the declared metrics of all runs, the most important first."""
     values = [dict(flatten(run.metrics)) for run in runs]
     declared = (*declared_metrics(), *(m for run in runs for m in run.stage_metrics))
     largest_mw = max(float(of.get("power.max_mw") or 0) for of in values)

@@ -1,7 +1,4 @@
-"""Cures of limits that are not met, side by side.
-
-A battery, and what is simulated again.
-"""
+"""Comparison of a battery with other measures to meet limits."""
 
 from __future__ import annotations
 
@@ -21,11 +18,11 @@ from diploee.runs.sections import Section, SectionTable, Statistic
 from diploee.scenario.loading import scenario_from_dict, with_overrides
 
 SHARES = (0.5, 0.25, 0.125)
-"""Sizes of the largest job that are tried, as parts of its own, until the limits are
-kept."""
+"""Sizes of the largest job that are tried until the limits are met, as fractions of its
+original size."""
 
 PLAIN = ("as it is", "battery")
-"""Rows that are known from the run."""
+"""Rows whose results are known without a new simulation."""
 
 NO_BATTERY = (0.0, 0.0, 0.0)
 
@@ -127,7 +124,7 @@ def _row(
 
 
 def _changes(run: RunFolder) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield cures of synchronous jobs: kind, name, and values by dotted key."""
+    """Yield measures on synchronous jobs: kind, name, and values by dotted key."""
     scenario = run.scenario
     training = {
         name: of.synchronous for name, of in scenario.streams.items() if of.synchronous

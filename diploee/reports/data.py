@@ -1,7 +1,4 @@
-"""Reads a run folder into the arrays that the figures need, in batches.
-
-Names runs in legends.
-"""
+"""Reads run folders in batches into arrays for charts, and labels the runs."""
 
 from __future__ import annotations
 
@@ -37,28 +34,28 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAX_INTERVALS = 3_000_000
-"""A run of more intervals is read as means of a minute; its extremes stay those of the
-run."""
+"""Maximum number of intervals read in full; longer runs are read as 1 min means, with
+the extremes of the run."""
 
 POWER = "facility_power_w"
 NEEDED_COLUMNS = (POWER, "utilization")
 
 MAX_PARTS = len(PALETTE) - 1
-"""Of more pools or loads the smallest are drawn as one, so that no colour comes twice."""  # noqa: E501
+"""Maximum number of pools or loads with their own colour; the smallest ones are
+summed."""
 
 REST = "cooling, losses and all else"
-"""Power of a facility beside its pools or loads."""
+"""Label of a facility's power outside its pools or loads."""
 
 _ROUNDING = 1e-6
-"""The file keeps float32: what is left of sums within this part of the power is
-nothing."""
+"""Relative rounding error of float32 sums; smaller remainders count as zero."""
 
 _Groups = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
 class RunData:
-    """A run, or a part of its facility, ready to draw."""
+    """A run, or a part of its facility, with its data for charts."""
 
     run: RunFolder  # the folder, its metrics and its manifest
     label: str  # how legends name it
@@ -82,18 +79,18 @@ class RunData:
 
     @property
     def parts(self) -> tuple[RunData, ...]:
-        """The layers, where they split the facility further than its one pool."""
+        """Layers of the facility, if it has several pools or loads."""
         return self.layers if self.groups != _ONE_POOL else ()
 
     @property
     def max_w(self) -> float:
-        """The highest power of the run's own intervals, of a part of those here [W]."""
+        """Highest power of the run's original intervals [W]."""
         most_w = 0.0 if self.is_part else self.metrics["power"]["max_mw"] * W_PER_MW
         return max(most_w, float(self.power_w.max()))
 
     @property
     def min_w(self) -> float:
-        """The lowest power, likewise [W]."""
+        """Lowest power of the run's original intervals [W]."""
         least_w = float(self.power_w.min())
         if not self.is_part:
             least_w = min(float(self.metrics["power"]["min_mw"]) * W_PER_MW, least_w)
@@ -101,49 +98,48 @@ class RunData:
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """The run's metrics."""
+        """Metrics of the run."""
         return self.run.metrics
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The run's manifest."""
+        """Manifest of the run."""
         return self.run.manifest
 
     @cached_property
     def answer(self) -> RideThroughResult | None:
-        """Its answer to the event that ships, where the scenario has settings of ride-through."""  # noqa: E501
+        """Ride-through response to the shipped event, if the scenario has settings."""
         return (
             ride_through(self.run) if self.run.scenario.facility.ride_through else None
         )
 
     @property
     def by_load(self) -> bool:
-        """Whether its parts are streams and services, else pools."""
+        """True if the parts are streams and services, False if they are pools."""
         return any(
             name.startswith((LOAD, IDLE)) for of in self.groups.values() for name in of
         )
 
     @property
     def by_part(self) -> str:
-        """How figures of its parts are titled."""
+        """Words of chart titles for the run's parts."""
         return "by load" if self.by_load else "by pool"
 
 
 _ONE_POOL: _Groups = {"devices": ("it_power_w",)}
-"""A facility of one pool has that pool's columns without a name after a dot."""
+"""Columns of a facility with one pool, whose names have no suffix."""
 
 
 def read_run(
     folder: Path | str, label: str = "", in_parts: bool = False, by_load: bool = False
 ) -> RunData:
-    """Read a run folder; on request also the parts of its facility.
-
-    Its pools, or its loads.
+    """Read a run folder, and on request the power of its pools or its loads.
 
     Raises
     ------
     InputError
-        If it is none, a file is damaged, or a column or a metric is missing.
+        If the folder is no run folder, a file is damaged, or a column or metric is
+    missing.
     """
     run = RunFolder.open(folder)
     series = run.series()
@@ -181,7 +177,7 @@ TAKEN = "taken off"
 
 
 def _groups(run: RunFolder, by_load: bool) -> _Groups:
-    """Return the columns of each pool, or of each load, the smallest together."""
+    """Return the columns of each pool or load; the smallest ones share a group."""
     series, what = run.series(), "pools"
     stored = series.check()
     pools = list(run.scenario.facility.pools)
@@ -218,13 +214,13 @@ def _groups(run: RunFolder, by_load: bool) -> _Groups:
 
 
 def _pool_power(run: RunFolder) -> str:
-    """Return the column of power that each pool has, the nodes' where there is such."""
+    """Return the power column of the pools, at the nodes' AC side if available."""
     names = {column.name for column in run.columns if column.per == "pool"}
     return next(name for name in ("it_ac_power_w", "it_power_w") if name in names)
 
 
 def boundary_of(runs: Sequence[RunData], in_parts: bool = False) -> str:
-    """Return in short where power is taken, and that of parts where drawn."""
+    """Return the measurement boundary of power as short text."""
     of_runs = dict.fromkeys(short_boundary(run.run.boundary()) for run in runs)
     drawn = [run for run in runs if run.parts and in_parts]
     of_parts = {}
@@ -239,7 +235,7 @@ def boundary_of(runs: Sequence[RunData], in_parts: bool = False) -> str:
 
 
 def parts_of(columns: Mapping[str, Any], groups: _Groups) -> dict[str, Any]:
-    """Return the power of each part, and the rest of the facility's."""
+    """Return the power of each part of the facility, and of the remainder [W]."""
     parts = {
         part: sum(columns[name] for name in names) for part, names in groups.items()
     }
@@ -256,7 +252,7 @@ def _of_services(series: RunSeries) -> list[str]:
 def _read_series(
     series: RunSeries, groups: _Groups
 ) -> tuple[dict[str, Float32Array], Int64Array, int]:
-    """Return columns and parts, starts and length of intervals [ms]."""
+    """Return columns and parts, and the starts and length of the intervals [ms]."""
     series.check(NEEDED_COLUMNS)
     kept = [*NEEDED_COLUMNS, *_of_services(series)]
     of_parts = [name for names in groups.values() for name in names]
@@ -279,7 +275,7 @@ _WAIT_COLUMNS: dict[str, Kind] = {"submit_time": "time", "queue_time_s": "number
 
 
 def _read_waits(run: RunFolder, series: RunSeries) -> pd.Series[float] | None:
-    """Return the queue times of the jobs that started; None for a run without."""
+    """Return the queue times of started jobs; None for a run without jobs."""
     import pandas as pd
 
     path = run.folder / JOBS_FILE
@@ -296,11 +292,10 @@ MAX_DIFFERENCES = 2
 
 
 def run_labels(runs: Sequence[RunFolder]) -> list[str]:
-    """Return one label for each run, all different.
+    """Return a unique label for each run.
 
-    A single run is named by its scenario. Several runs of one scenario are named by
-    what differs between their resolved scenarios if that is one or two keys, else by
-    their folders.
+    A single run has the name of its scenario. Several runs of one scenario are labelled
+    by one or two keys whose values differ, else by their folders.
     """
     names = [str(run.manifest.get("scenario_name", run.folder.name)) for run in runs]
     folders = [run.folder.absolute().name for run in runs]
@@ -315,7 +310,7 @@ def run_labels(runs: Sequence[RunFolder]) -> list[str]:
 
 
 def _settings(run: RunFolder) -> dict[tuple[bool, str], Any]:
-    """Return what a run was made with; code of the user's own sorts before keys."""
+    """Return a run's settings; Python code of the user sorts before keys."""
     of_run = {
         "engine": run.manifest.get("engine"),
         "version": run.manifest.get("diploee_version"),
@@ -332,7 +327,7 @@ def _settings(run: RunFolder) -> dict[tuple[bool, str], Any]:
 
 
 def stages_of(run: RunFolder) -> dict[str, Mapping[str, Any]]:
-    """Return the keys of the stages that a scenario names, by name."""
+    """Return the keys of a scenario's stages, by stage name."""
     stages = run.manifest.get("scenario", {}).get("facility", {}).get("stages", ())
     return by_name({"kind": of} if isinstance(of, str) else of for of in stages)
 
@@ -352,7 +347,7 @@ def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def by_name(entries: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """Return entries of a list by what names them, those of one name numbered."""
+    """Return entries of a list by name; equal names get numbers."""
     result: dict[str, Mapping[str, Any]] = {}
     n_of = Counter[str]()
     for number, entry in enumerate(entries, start=1):
@@ -363,7 +358,7 @@ def by_name(entries: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]
 
 
 def differing_settings(runs: Sequence[RunFolder]) -> dict[str, tuple[Any, ...]]:
-    """Return the keys in which scenarios differ, with each run's value."""
+    """Return the keys with different values, with each run's value."""
     settings = [_settings(run) for run in runs]
     keys = sorted({key for one in settings for key in one})
     values = {key[1]: tuple(one.get(key) for one in settings) for key in keys}

@@ -1,4 +1,4 @@
-"""Charts of moments: events with target and baseline, and worst windows."""
+"""Charts of demand-response events and of extreme windows."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from diploee.runs.formatting import format_time, interval
 Entry = dict[str, Any]
 
 MAX_EVENTS = 4
-"""Events that are drawn, the first ones; the table has all."""
+"""Maximum number of events with a chart; the table has all events."""
 
 AROUND_MS = (2 * MS_PER_H, 6 * MS_PER_H)
-"""Time before the ramp and behind the end of an event that its figure shows [ms]."""
+"""Time before the ramp and after the end of an event in its chart [ms]."""
 MAX_ROWS = 20_000
 
 _STATES = {
@@ -44,22 +44,19 @@ _STATES = {
     "restart": ("restarts", 3),
     "paused": ("suspended", 5),
 }
-"""States of a job, in words, and their colours."""
+"""Text and colour index of each state of a job."""
 
 
 def event_charts(run: RunData, unit: PowerUnit) -> list[Chart]:
-    """Return a chart of each of the first events.
-
-    None of a run that answers nothing.
-    """
+    """Return charts of the first events; none for a run without flexibility."""
     events = (run.metrics.get("flexibility") or {}).get("events") or []
     return [_event_chart(run, event, unit) for event in events[:MAX_EVENTS]]
 
 
 def _event_chart(run: RunData, event: Entry, unit: PowerUnit) -> Chart:
-    """Return load, twin and target around an event, and what the widest jobs did.
+    """Return a chart of load, baseline, target and largest jobs around an event.
 
-    The target and the twin are of the facility: no pool has one to compare with.
+    Target and baseline are of the whole facility, as pools have none.
     """
     series = run.run.series()
     at = event["times"] | {
@@ -124,7 +121,7 @@ def _event_chart(run: RunData, event: Entry, unit: PowerUnit) -> Chart:
 
 
 def _jobs(jobs: list[Entry], start: np.datetime64) -> Iterator[Line]:
-    """Yield the widest jobs as bars, with a line for each thing that they do."""
+    """Yield the largest jobs as bars, with a line for each state."""
     for state, (words, index) in _STATES.items():
         # A gap behind each bar, so that bars of one row do not join.
         result = [
@@ -148,17 +145,17 @@ def _instant_ms(text: str) -> int:
 
 
 SHOWN_MS = {"peak": MS_PER_MIN, "1s": 15 * MS_PER_S, "10s": MS_PER_MIN}
-"""Time shown on either side of what was found [ms], else ten minutes."""
+"""Time on either side of an extreme in its chart [ms]; by default ten minutes."""
 
 MAX_PART_POINTS = 400
-"""Points of a pool beside a window: of more rows means are drawn."""
+"""Maximum number of points of a pool in a window; more are averaged."""
 
 MAX_ROWS = 6_000
-"""Rows of a window that a page holds at most: those around what was found."""
+"""Maximum number of rows of a window on a page, around the extreme."""
 
 
 def event_windows_chart(run: RunData, unit: PowerUnit) -> Chart | None:
-    """Return a panel for each window, and one of its pools where there are several."""
+    """Return a panel for each extreme window, and one of its pools if several."""
     windows = [[*_window(run, entry, unit)] for entry in run.run.event_windows.values()]
     if not windows:
         return None
@@ -194,7 +191,7 @@ def event_windows_chart(run: RunData, unit: PowerUnit) -> Chart | None:
 
 
 def _window(run: RunData, entry: Entry, unit: PowerUnit) -> Iterator[Panel]:
-    """Yield a window's panel, and that of its parts' changes if there are any."""
+    """Yield the panel of a window, and one of the pools' changes if available."""
     series, (kind, _, length) = (
         run.run.series(entry["name"]),
         entry["name"].partition("_"),

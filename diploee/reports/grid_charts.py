@@ -1,7 +1,4 @@
-"""Charts of the grid metrics with bounds of limits.
-
-Ramps, swings, the spectrum and its bands.
-"""
+"""Charts of grid metrics with limits: ramps, swings, spectrum and bands."""
 
 from __future__ import annotations
 
@@ -43,17 +40,15 @@ POWER_LEVEL = "power"
 Entry = dict[str, Any]
 
 FAR = 3
-"""A limit above this many times the largest value is named, as its line would flatten
-the rest."""
+"""Multiple of the largest value above which a limit is named instead of drawn."""
 CLOSE = 2.4
-"""Lines with a lower ratio of their frequencies have their texts at different heights:
-on a phone's 330 pixels for three and a half decades a text is as wide as a ratio of
-2.2."""
+"""Frequency ratio of spectral lines below which their labels are staggered. On 330 px
+for 3.5 decades, a label is as wide as a ratio of 2.2."""
 
 
 @dataclass(frozen=True)
 class LimitLine:
-    """Bound of a limit, of a `kind`: ramps, swings, or `POWER_LEVEL`."""
+    """Bound of a limit; its `kind` is ramps, swings or `POWER_LEVEL`."""
 
     kind: str
     name: str
@@ -62,7 +57,7 @@ class LimitLine:
 
 
 def limit_lines(run: RunData, names: Sequence[str]) -> list[LimitLine]:
-    """Return what limits allow, as lines for power, ramps and swings."""
+    """Return the bounds of limits as lines for power, ramps and swings."""
     shown, result = seen_by(run.run), []
     for name in names:
         limits = load_limits(name)
@@ -84,7 +79,7 @@ def limit_lines(run: RunData, names: Sequence[str]) -> list[LimitLine]:
 def ramps_chart(
     run: RunData, unit: PowerUnit, levels: Sequence[LimitLine]
 ) -> Chart | None:
-    """Return the ramps up and down by their length; None for fewer than two lengths."""
+    """Return a chart of ramps by duration; None for fewer than two durations."""
     entries = (run.metrics.get("grid") or {"ramps": {"intervals": []}})["ramps"][
         "intervals"
     ]
@@ -125,9 +120,9 @@ def ramps_chart(
 def swings_chart(
     run: RunData, unit: PowerUnit, levels: Sequence[LimitLine]
 ) -> Chart | None:
-    """Return the rolling ranges by window and the counted swings by size.
+    """Return a chart of rolling ranges by window and cycle counts by size.
 
-    None without both.
+    The result is None if either is missing.
     """
     block = run.metrics.get("grid")
     if not block:
@@ -189,7 +184,7 @@ def _by_length(
     kinds: Sequence[str],
     top_mw: float,
 ) -> tuple[tuple[Line, ...], str]:
-    """Return largest values and percentiles by length, with limits, and words."""
+    """Return maxima and percentiles by duration, with limits and notes."""
     per_mw, lengths_s = (
         W_PER_MW / unit.watts,
         np.array([entry[key] for entry in entries]),
@@ -246,9 +241,9 @@ def _by_length(
 
 
 def spectrum_chart(run: RunData, unit: PowerUnit) -> Chart | None:
-    """Return the mean spectrum and each band in its worst window.
+    """Return a chart of the mean spectrum and the worst window of each band.
 
-    None without a spectrum.
+    The result is None without a spectrum.
     """
     block = (run.metrics.get("grid") or {}).get("spectrum") or {}
     per_mw2, psd_unit = (W_PER_MW / unit.watts) ** 2, f"{unit.power}²/Hz"
@@ -325,9 +320,9 @@ def spectrum_chart(run: RunData, unit: PowerUnit) -> Chart | None:
 
 
 def worst_window_psd(run: RunData, band: Entry) -> tuple[Array, Array]:
-    """Return the bins [Hz] and density [MW²/Hz] of a band in its worst window.
+    """Return the frequencies [Hz] and PSD [MW²/Hz] of a band's worst window.
 
-    Nothing is returned where the series does not hold the window.
+    The result is None if the series lacks the window.
     """
     series, block = run.run.series(), run.metrics["grid"]["spectrum"]
     n_values = round(block["window_s"] * MS_PER_S) // run.resolution_ms
@@ -357,7 +352,7 @@ def _pins(
     height: float,
     unit: str,
 ) -> Iterator[Line]:
-    """Yield the mean's lines as pins with periods, close ones apart in height."""
+    """Yield the mean's spectral lines as pins with periods, staggered in height."""
     lines = sorted(lines, key=lambda line: line["frequency_hz"])
     if not lines:
         return

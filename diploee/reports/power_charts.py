@@ -1,4 +1,4 @@
-"""Charts of power: the whole period, the weeks of the worst, duration curve, months."""
+"""Charts of power: whole period, extreme weeks, duration curve and months."""
 
 from __future__ import annotations
 
@@ -36,15 +36,14 @@ from diploee.reports.run_sections import worst_weeks
 from diploee.runs.formatting import interval, listed
 
 MAX_WEEK_POINTS = 24_000
-"""Of more points of all peak weeks together, up to a minute's are drawn as their
-highest."""
+"""Maximum number of points in all peak weeks; more are drawn as maxima of up to a
+minute."""
 
 
 def carpet_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
-    """Return the carpet: days from left to right, time of day from bottom to top.
+    """Return the carpet plot: days from left to right, time of day upwards.
 
-    Pools differ in size by far more than runs of one facility: each has a colour scale
-    of its own.
+    Pools differ in size more than runs of a facility, and have separate colour scales.
     """
     own, many = runs[0].is_part, len(runs) > 1
     minutes = (
@@ -82,10 +81,10 @@ def carpet_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
 
 
 def peak_week_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
-    """Return the calendar week of the highest peak, interval by interval.
+    """Return a chart of the calendar week of the highest peak, at full resolution.
 
-    It is one week for all runs where all cover it; else each run has its own. Pools are
-    drawn in the week of their facility's peak.
+    All runs share a week if they all cover it; else each run has its own week. Pools
+    are drawn in the peak week of their facility.
     """
     highest = max(runs, key=lambda run: float(run.power_w.max()))
     # That of the tables, which leave out the time in which a run fills up.
@@ -126,9 +125,9 @@ def peak_week_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
 
 
 def worst_weeks_chart(run: RunData, unit: PowerUnit) -> Chart | None:
-    """Return the weeks of the worst ramps beside that of the peak.
+    """Return a chart of the weeks of the worst ramps, next to the peak week.
 
-    None where there are none.
+    The result is None without such weeks.
     """
     axis, block, panels = power_axis([run], unit), _thinning([run]), []
     for names, time in worst_weeks(run.metrics):
@@ -144,7 +143,7 @@ def worst_weeks_chart(run: RunData, unit: PowerUnit) -> Chart | None:
 
 
 def _of_week(lines: Sequence[Line]) -> Axis:
-    """Return the axis of a week, of a run of less than half of one up to its ends."""
+    """Return the axis of a week, or of a shorter run up to its ends."""
     ends = min(line.x[0] for line in lines), max(line.x[-1] for line in lines)
     is_short = ends[1] - ends[0] < np.timedelta64(MS_PER_WEEK // 2, "ms")
     return replace(WEEK_AXIS, range=ends) if is_short else WEEK_AXIS
@@ -158,7 +157,7 @@ def _covers(run: RunData, monday_ms: int) -> bool:
 
 
 def _ms(time: str) -> int:
-    """Return a time as in the metrics as local time [ms]."""
+    """Return a timestamp of the metrics as local time [ms]."""
     return int(np.datetime64(time[:19], "ms").astype(np.int64))
 
 
@@ -178,7 +177,7 @@ def _date(local_ms: int) -> str:
 def _week(
     run: RunData, monday_ms: int, block: int, unit: PowerUnit, index: int, legend: bool
 ) -> Line:
-    """Return the line of a week, each point the highest of a block of neighbours."""
+    """Return the line of a week, each point the maximum of a block of intervals."""
     start, stop = np.searchsorted(run.local_ms, [monday_ms, monday_ms + MS_PER_WEEK])
     first = np.arange(start, stop, block)
     y = np.maximum.reduceat(run.power_w[:stop], first) / unit.watts
@@ -195,7 +194,7 @@ def _week(
 
 
 def _thinning(runs: Sequence[RunData]) -> int:
-    """Return how many neighbours are a point: minutes stay."""
+    """Return the number of intervals per point; at least minutes are kept."""
     step_ms, n_lines = min(run.step_ms for run in runs), len(with_pools(runs))
     n_values = min(MS_PER_WEEK // step_ms, max(run.local_ms.size for run in runs))
     block = -(-n_values * n_lines // MAX_WEEK_POINTS)
@@ -208,11 +207,11 @@ def _thinned_words(block: int) -> str:
 
 
 TOP_PERCENT = 1.0
-"""Part of the time that the duration curve shows on its own [%]."""
+"""Fraction of time in the second panel of the duration curve [%]."""
 
 
 def duration_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
-    """Return the load duration curves."""
+    """Return the load duration curves of runs."""
     shown, lines, ends, steps_ms = with_pools(runs), [], [], set()
     for k, run in enumerate(shown):
         curve = (run.metrics.get("grid") or {}).get("load_duration_curve")
@@ -277,7 +276,7 @@ def duration_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
 
 
 def months_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart | None:
-    """Return energy and peak by month; None where no run reaches into a second one."""
+    """Return energy and peak by month; None for runs within one month."""
     import pandas as pd
 
     energy, peaks, partial, shown = [], list[Line](), False, with_pools(runs)

@@ -1,7 +1,4 @@
-"""A picture of one power profile.
-
-The whole run, and two minutes of it at full resolution.
-"""
+"""Chart image of a power profile: the whole run, and two minutes at full resolution."""
 
 from __future__ import annotations
 
@@ -61,11 +58,10 @@ def title_of(profile: PowerProfile) -> str:
 
 
 def zoom_start(profile: PowerProfile) -> int:
-    """Return the first sample of the two minutes to show.
+    """Return the index of the first sample of the two minutes in the lower panel.
 
-    Of all such windows, half overlapping, it is the one that moves more than five in
-    six others, by the way up and down of its one-second means: the fast part of a run,
-    but not its rarest.
+    Among half-overlapping windows it selects the one at the 5/6 quantile of the total
+    variation of 1 s means: a fast part of the run, but not the rarest.
     """
     step_s = max(1, MS_PER_S // profile.dt_ms)
     n_seconds = profile.power_w.size // step_s
@@ -84,7 +80,7 @@ def zoom_start(profile: PowerProfile) -> int:
 
 
 def _whole(profile: PowerProfile, start: int, stop: int) -> Panel:
-    """Return range and means of the whole run, and where the lower panel lies."""
+    """Return range and means of the whole run, and the extent of the lower panel."""
     step_min, kw = profile.dt_ms / MS_PER_MIN, profile.power_w / W_PER_KW
     mean_ms = LONG_RUN_MEAN_MS if profile.duration_ms > LONG_RUN_MS else MEAN_MS
     first = np.arange(0, kw.size, max(1, MEAN_MS // profile.dt_ms))
@@ -113,7 +109,7 @@ def _whole(profile: PowerProfile, start: int, stop: int) -> Panel:
 
 
 def _zoom(profile: PowerProfile, start: int, stop: int) -> Panel:
-    """Return two minutes sample by sample."""
+    """Return two minutes of the profile, sample by sample."""
     step_s = profile.dt_ms / MS_PER_S
     time_s, power_kw = (
         np.arange(stop - start) * step_s,

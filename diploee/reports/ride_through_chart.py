@@ -1,7 +1,4 @@
-"""The chart of a site's answer to an event.
-
-Its voltage, and the power with and without it.
-"""
+"""Chart of a site's ride-through response: voltage, and power with and without it."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from diploee.reports.drawing.charts import MUTED, Axis, Chart, Line, Panel, colo
 
 
 def ride_through_chart(answer: RideThroughResult) -> Chart:
-    """Return the chart of the median load, or only one, with depths as lines."""
+    """Return the chart of the response at the median load."""
     labels = list(dict.fromkeys(case.label for case in answer.cases))
     label = labels[len(labels) // 2]
     cases = [case for case in answer.cases if case.label == label]

@@ -1,4 +1,4 @@
-"""The sections of a run, the answer first."""
+"""Sections of a run's results, the main results first."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def run_sections(
 
 
 def reactive_notes(run: RunFolder) -> list[str]:
-    """Return that reactive power rests on assumptions, where no band says how far."""
+    """Return a note on assumed reactive power, if no band quantifies the assumption."""
     if run.bands or not run.manifest.get("assumed") or not run.metrics.get("poi"):
         return []
     return [
@@ -72,7 +72,7 @@ def reactive_notes(run: RunFolder) -> list[str]:
 
 
 def _billing_notes(run: RunFolder) -> list[str]:
-    """Return the months covered in part, and the ratchets that are lower bounds."""
+    """Return notes on incomplete months and on ratchets that are lower bounds."""
     months = (run.metrics.get("billing") or {}).get("months") or []
     partial = [month["month"] for month in months if not month["complete"]]
     bound = [m["month"] for m in months if (m.get("billed") or {}).get("lower_bound")]
@@ -82,7 +82,7 @@ def _billing_notes(run: RunFolder) -> list[str]:
 
 
 def _latency_notes(run: RunFolder) -> list[str]:
-    """Return why services have no mean of their end-to-end latency."""
+    """Return the reason for missing means of end-to-end latency."""
     services = (run.metrics.get("requests") or {}).get("services") or {}
     return [
         f"No mean end-to-end latency of {name}: {absent['reason']}."
@@ -93,7 +93,7 @@ def _latency_notes(run: RunFolder) -> list[str]:
 
 
 def voltage_notes(view: RunView) -> list[str]:
-    """Return what must be known of the rapid voltage changes."""
+    """Return notes on the rapid voltage changes."""
     result = []
     if view.values.get("grid.voltage_change.lower_bound"):
         result.append(
@@ -107,10 +107,7 @@ def voltage_notes(view: RunView) -> list[str]:
 
 
 def _answer(view: RunView, limits: Sequence[LimitReport]) -> Section:
-    """Return what heads every view of a run.
-
-    Events, verdicts, the peak, the worst ramp, energy.
-    """
+    """Return the main results: events, compliance, peak, worst ramp and energy."""
     metered = bool(view.run.metrics.get("poi"))
     left_out = (
         {"jobs.mean_queue_time_queued_h", "power.peak_to_average_ratio"}
@@ -152,7 +149,7 @@ def _answer(view: RunView, limits: Sequence[LimitReport]) -> Section:
 
 
 def _answers(view: RunView) -> str:
-    """Return how long services' answers are, its source, and what it makes."""
+    """Return the output length of services, its source and its effects."""
     lengths: dict[int | str, list[str]] = {}
     for stream in view.run.scenario.request_streams.values():
         for name, service in stream.services.items():
@@ -170,11 +167,11 @@ def _answers(view: RunView) -> str:
 
 
 _MAX_EVENTS = 4
-"""Events that head a view one by one."""
+"""Maximum number of events that the main results list one by one."""
 
 
 def _events(run: RunFolder) -> list[Statistic]:
-    """Return what demand response asked for, whether it was held, and the cost."""
+    """Return requests of demand response, the compliance, and the cost."""
     entries = (run.metrics.get("flexibility") or {}).get("events") or []
     measured = [
         e for e in entries if e.get("held_fraction") is not None and e["before_mw"]
@@ -219,15 +216,12 @@ _ASKED = {("ramps", 60.0), ("changes", 600.0)}
 
 
 def _is_asked(key: Key) -> bool:
-    """Return whether an event is the peak, or of a length that people ask for."""
+    """Return True for the peak and for events of common durations."""
     return key[0] == "peak" or key[:2] in _ASKED
 
 
 def worst_weeks(metrics: Mapping[str, Any]) -> list[tuple[list[str], str]]:
-    """Return the events asked for by their week, and a time in it.
-
-    Not those of the peak's.
-    """
+    """Return the extreme events by calendar week, except the peak's week."""
     weeks: dict[tuple[int, int], tuple[list[str], str]] = {}
     of_peak = None
     for key, time, _ in causes_of(metrics):
@@ -242,7 +236,7 @@ def worst_weeks(metrics: Mapping[str, Any]) -> list[tuple[list[str], str]]:
 
 
 def _with_causes(section: Section, view: RunView) -> Section:
-    """Return the section of ramps, with each of the worst events' causes once."""
+    """Return the section of ramps with the causes of each extreme event."""
     per = W_PER_MW / view.unit.watts
     figures: dict[bool, list[Statistic]] = {True: [], False: []}
     elsewhere = {name for names, _ in worst_weeks(view.run.metrics) for name in names}

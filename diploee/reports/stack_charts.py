@@ -1,4 +1,4 @@
-"""Charts of the parts of a facility's power, and of power against the weather."""
+"""Charts of a facility's power by component, and of power against the weather."""
 
 from __future__ import annotations
 
@@ -30,12 +30,11 @@ from diploee.reports.grid_charts import POWER_LEVEL, LimitLine
 from diploee.runs.formatting import interval, listed
 
 FAR = 2
-"""A line above this many times the peak and the rated power is named: it would flatten
-the rest."""
+"""Multiple of peak and rated power above which a line is named instead of drawn."""
 SAME = 0.005
-"""Lines that differ by less, relative to their size, are one."""
+"""Relative difference below which two lines are merged."""
 MAX_MEANS = 55_000
-"""Means drawn at most, those of ten minutes of a year."""
+"""Maximum number of drawn means, as of ten minutes in a year."""
 MAX_POINTS = 3_000
 GIVEN = (
     " The line is below the top by what sources and stores give and what is held back "
@@ -46,22 +45,22 @@ SPREAD = (
     "more than pixels: zoom in to see all."
 )
 LIMIT = "#A50026"
-"""Colour of contracts and limits, which no pool has."""
+"""Colour of contracts and limits, distinct from all pools."""
 DEVICES, AC = "it_power_w", "it_ac_power_w"
 POI, REACTIVE, WET_BULB = "poi_power_w", "poi_reactive_var", "t_wetbulb_c"
 WORDS = {DEVICES: "devices", AC: "nodes: fans, supplies, all else"}
 LOADS = ("low load", "medium load", "high load")
-"""Thirds of the hours by the nodes' AC power."""
+"""Labels of the thirds of the hours, ranked by the nodes' AC power."""
 
 
 def overview_chart(
     run: RunData, unit: PowerUnit, limits: Sequence[LimitLine] = ()
 ) -> Chart:
-    """Return the stack of a run's power, with lines at peak, ratings and limits.
+    """Return the stacked power of a run, with lines at peak, ratings and limits.
 
-    The areas are the nodes (or devices) of each pool, or the loads, and on them all
-    else that the facility takes: their top is `facility_power_w` with what sources,
-    stores and held back load take off it.
+    The areas are the nodes (or devices) of each pool, or the loads, and above them the
+    rest of the facility. Their top is `facility_power_w` before sources, storage and
+    curtailment are subtracted.
     """
     every = _every(run, 10 * MS_PER_MIN)
     x, length = _edges(run, every), interval(every * run.step_ms)
@@ -150,17 +149,14 @@ def overview_chart(
 
 
 def _every(run: RunData, mean_ms: int) -> int:
-    """Return how many intervals make a mean that is drawn.
-
-    Of two days those of a minute.
-    """
+    """Return the number of intervals per drawn mean."""
     span_ms = run.local_ms.size * run.step_ms
     aim_ms = mean_ms * max(1, -(-span_ms // (MAX_MEANS * mean_ms)))
     return max(1, (MS_PER_MIN if span_ms <= 2 * MS_PER_DAY else aim_ms) // run.step_ms)
 
 
 def _edges(run: RunData, every: int) -> np.ndarray:
-    """Return the starts of means, and the end of the last."""
+    """Return the starts of the means, and the end of the last mean."""
     ends_ms = np.append(run.local_ms[::every], run.local_ms[-1] + run.step_ms)
     return ends_ms.astype("datetime64[ms]")
 
@@ -182,7 +178,7 @@ def _mean_line(
 
 
 def _spread(run: RunData, every: int, unit: PowerUnit) -> tuple[Area, ...]:
-    """Return the band of a run's least and greatest values within the means drawn."""
+    """Return the band of minimum and maximum values within the drawn means."""
     if every < 2:
         return ()
     first, names = np.arange(0, run.power_w.size, every), ("lowest", "highest")
@@ -207,10 +203,7 @@ def _spread(run: RunData, every: int, unit: PowerUnit) -> tuple[Area, ...]:
 
 
 def _levels(run: RunData, limits: Sequence[LimitLine]) -> list[tuple[str, float, str]]:
-    """Return the peak, ratings, contracts, and limits on power.
-
-    Name, power [W] and colour.
-    """
+    """Return name, power [W] and colour of peak, ratings, contracts and limits."""
     facility = run.run.scenario.facility
     rated_mw, rated = rated_of(run.metrics, facility)
     result = [
@@ -236,10 +229,9 @@ def _levels(run: RunData, limits: Sequence[LimitLine]) -> list[tuple[str, float,
 
 
 def poi_charts(run: RunData, unit: PowerUnit) -> list[Chart]:
-    """Return the charts of a run with a point of interconnection; none of any other.
+    """Return the charts of a run with a point of interconnection, if any.
 
-    They are of the whole facility: a pool has no cooling plant or power factor of its
-    own.
+    They are of the whole facility, as pools have no cooling plant or power factor.
     """
     stored = run.run.series().check()
     if POI not in stored:
@@ -283,7 +275,7 @@ def _parts(
     is_given: bool,
     unit: PowerUnit,
 ) -> Chart:
-    """Return the means of each stage, stacked from the devices up."""
+    """Return the stacked means of each stage, from the devices upwards."""
     x = closed(starts_ms)
     x[-1] += hour_ms
     heights = [hourly[n] - (hourly[DEVICES] if n == AC else 0.0) for n in parts]
@@ -316,7 +308,7 @@ def _parts(
 
 
 def _thirds(load_w: Float64Array) -> list[Int64Array]:
-    """Return hours of low, medium and high load, thinned evenly."""
+    """Return the hours of low, medium and high load, thinned evenly."""
     rows = np.arange(0, load_w.size, -(-load_w.size // MAX_POINTS))
     third = np.searchsorted(
         np.quantile(load_w[rows], [1 / 3, 2 / 3]), load_w[rows], side="left"

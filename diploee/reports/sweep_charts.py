@@ -1,4 +1,4 @@
-"""Sections of a sweep: metrics on its axes, spread over seeds, verdicts."""
+"""Sections of a sweep: metrics over its axes, spread over seeds, and compliance."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAX_LINES = len(PALETTE)
-"""Of an axis with more values than this no line each is drawn."""
+"""Maximum number of values of an axis that are drawn as lines."""
 MIN_RATIO = 8.0
-"""Of the largest to the smallest value of a logarithmic axis."""
+"""Ratio of the largest to the smallest value above which an axis is logarithmic."""
 MAX_ROWS = 60
 MAX_METRICS = 9
-"""Metrics that are drawn, the first; the table has all, and a sweep's `metrics` set the
-order."""
+"""Maximum number of drawn metrics; the table has all, and `metrics` of the sweep sets
+their order."""
 MIN_SPREAD = 5
-"""Fewer runs show no distribution."""
+"""Minimum number of runs for a distribution."""
 MAX_POINTS = 12
-"""Points whose spread is drawn."""
+"""Maximum number of points whose spread is drawn."""
 VERDICTS = ("not met", "inconclusive", "met")
 ENSEMBLE_TABLE, ENVELOPE_TABLE = "ensemble.parquet", "envelope.parquet"
 _PERCENTILES = ("p5", "p50", "p95")
@@ -77,17 +77,14 @@ _ENVELOPE: dict[str, Kind] = {
 
 
 def sweep_sections(sweep: SweepData, limits: Sequence[str]) -> list[Section]:
-    """Return the sections of a sweep.
-
-    Its points, an ensemble's spread, verdicts on limits.
-    """
+    """Return the sections of a sweep: points, ensemble spread and compliance."""
     title, charts = "Metrics against the axes", tuple(_charts(sweep))
     points = Section("sweep", title, (), (_table(sweep),), charts)
     return [points, *filter(None, (_ensemble(sweep), _limits(sweep, limits)))]
 
 
 def _metrics(sweep: SweepData) -> list[Metric]:
-    """Return the sweep's summary metrics, powers in the unit of their size."""
+    """Return the summary metrics of the sweep, powers in a suitable unit."""
     result = sweep.finished
     unit = power_unit(result.get("power.max_mw", result[MEAN_POWER]).max() * W_PER_MW)
     main = (metric.sized(unit) for metric in metrics_of_runs(sweep.metrics))
@@ -95,7 +92,7 @@ def _metrics(sweep: SweepData) -> list[Metric]:
 
 
 def _drawn(sweep: SweepData) -> tuple[list[Metric], str]:
-    """Return the metrics that differ between runs, or all, and words on the rest."""
+    """Return the metrics that differ between runs (or all), and notes on the rest."""
     present = _metrics(sweep)
     moving = [m for m in present if len(sweep.finished[m.key].dropna().unique()) > 1]
     drawn, words = (moving or present)[:MAX_METRICS], ""
@@ -247,10 +244,7 @@ def _panel(sweep: SweepData, metric: Metric, axis: str, group: str | None) -> Pa
 
 
 def _ends(sweep: SweepData, axis: str, group: str | None) -> tuple[float, float, str]:
-    """Return the shares that bands reach between, in words too.
-
-    Percentiles need runs.
-    """
+    """Return the fractions between which bands reach, as text."""
     fewest = sweep.finished.groupby([axis, *([group] if group else [])]).size().min()
     return (
         (0.05, 0.95, "P5 to P95")
@@ -260,7 +254,7 @@ def _ends(sweep: SweepData, axis: str, group: str | None) -> tuple[float, float,
 
 
 def _number_axis(label: str, values: Float64Array) -> Axis:
-    """Return a logarithmic axis for values that are alike in ratios."""
+    """Return a number axis, logarithmic if the values span a large ratio."""
     places = np.unique(values)
     if places.size < 3 or places[0] <= 0 or places[-1] / places[0] < MIN_RATIO:
         return Axis(label)
@@ -303,10 +297,7 @@ def _table(sweep: SweepData) -> SectionTable:
 
 
 def _ensemble(sweep: SweepData) -> Section | None:
-    """Return how the load and the metrics spread.
-
-    None where a sweep has no ensemble.
-    """
+    """Return the spread of the load and the metrics; None without an ensemble."""
     if not (sweep.folder / ENSEMBLE_TABLE).is_file() or "point" not in sweep.finished:
         return None
     spread, envelope = (
@@ -337,7 +328,7 @@ def _ensemble(sweep: SweepData) -> Section | None:
 
 
 def _cut(shown: Sized, found: Sized, table: str) -> str:
-    """Return how many points are shown, where these are not all."""
+    """Return a note with the number of shown points, if some are left out."""
     few = len(shown) < len(found)
     return (
         f"{len(shown)} of {len(found)} points, evenly spread; all are in {table}."
@@ -487,7 +478,7 @@ def _spread_of(
 
 
 Verdicts = dict[str, tuple[str, LimitReport]]
-"""By run: the name of its point, and the report."""
+"""Point name and compliance report of each run, by run number."""
 
 
 def sweep_verdicts(sweep: SweepData, limits: Limits) -> Verdicts:
@@ -506,10 +497,7 @@ def sweep_verdicts(sweep: SweepData, limits: Limits) -> Verdicts:
 
 
 def _limits(sweep: SweepData, names: Sequence[str]) -> Section | None:
-    """Return the share of runs in violation at each point.
-
-    None where no limits are asked for.
-    """
+    """Return the fraction of runs in violation at each point; None without limits."""
     tables, notes = [], list[str]()
     for name in names:
         limits = load_limits(name)
@@ -542,7 +530,7 @@ def _limits(sweep: SweepData, names: Sequence[str]) -> Section | None:
 
 
 def share_line(found: Verdicts) -> str:
-    """Return how many of all runs have each verdict."""
+    """Return the number of runs by compliance result, as text."""
     counts = Counter(str(report.verdict) for _, report in found.values())
     others = ", ".join(f"{verdict} in {counts[verdict]}" for verdict in VERDICTS[1:])
     n, share = counts.total(), 100 * counts["not met"] / max(counts.total(), 1)

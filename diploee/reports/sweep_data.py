@@ -1,4 +1,4 @@
-"""Reads a sweep folder: its metrics, its axes, and which runs to draw."""
+"""Reads a sweep folder: metrics, axes, and the runs to draw."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _SweepFile(Record):
 
 @dataclass(frozen=True)
 class SweepData:
-    """A sweep, ready to draw."""
+    """A sweep with its data for charts."""
 
     folder: Path  # the sweep folder
     name: str  # its name
@@ -59,12 +59,12 @@ class SweepData:
 
     @property
     def n_seeds(self) -> int:
-        """How many seeds there are."""
+        """Number of seeds."""
         return int(self.finished["seed"].nunique()) if "seed" in self.finished else 1
 
 
 def is_sweep(folder: Path) -> bool:
-    """Tell whether a folder is a sweep's."""
+    """Return True if a folder holds a sweep."""
     return (folder / SUMMARY_FILE).is_file() and not (folder / MANIFEST).is_file()
 
 
@@ -99,9 +99,9 @@ def read_sweep(folder: Path) -> SweepData:
 
 
 def runs_to_draw(sweep: SweepData, most: int) -> list[tuple[Path, str]]:
-    """Return folders and labels of runs that span the axes: one seed, evenly spread.
+    """Return folders and labels of runs that span the axes evenly, with one seed.
 
-    Runs whose folder is not there, or that kept no power series, are left out.
+    Runs without a folder or without a power series are left out.
     """
     table = sweep.finished
     if "seed" in table:
@@ -121,7 +121,7 @@ def runs_to_draw(sweep: SweepData, most: int) -> list[tuple[Path, str]]:
 
 
 def evenly(n: int, most: int) -> list[int]:
-    """Return up to `most` of n places, evenly spread, with both ends."""
+    """Return up to `most` of n indices, evenly spaced, with both ends."""
     return (
         [round(k * (n - 1) / (most - 1)) for k in range(most)]
         if n > most
@@ -130,10 +130,7 @@ def evenly(n: int, most: int) -> list[int]:
 
 
 def moving_axes(table: pd.DataFrame, axes: tuple[str, ...]) -> list[str]:
-    """Return the axes of more than one value.
-
-    Of those that move in step only the first.
-    """
+    """Return the axes with more than one value, and only the first of zipped axes."""
     result: dict[tuple[int, ...], str] = {}
     for axis in axes:
         codes, values = table[axis].factorize()
@@ -143,12 +140,12 @@ def moving_axes(table: pd.DataFrame, axes: tuple[str, ...]) -> list[str]:
 
 
 def point_name(row: Any, axes: Iterable[str]) -> str:
-    """Return the values of axes in words, of a row or a mapping."""
+    """Return a label of a sweep point, such as `n_nodes 128, seed 2`."""
     return ", ".join(f"{short_name(axis)} {value_text(row[axis])}" for axis in axes)
 
 
 def short_name(axis: str) -> str:
-    """Return the last part of a dotted key, in words."""
+    """Return the last part of a dotted key, with spaces."""
     return axis.rsplit(".", 1)[-1].replace("_", " ")
 
 

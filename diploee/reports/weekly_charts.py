@@ -1,7 +1,4 @@
-"""Charts by time of day and week.
-
-Power, occupancy, queue times, requests and instances.
-"""
+"""Charts of power, occupancy, queues and services by time of day and week."""
 
 from __future__ import annotations
 
@@ -50,7 +47,7 @@ N_BINS = 50
 RATE = "Requests per second [1/s]"
 
 _Named = Iterable[tuple[int, str, RunData, Array]]
-"""Place, which gives the colour; name; run; values."""
+"""Colour index, name, run and values of each series."""
 
 
 def bands_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
@@ -124,7 +121,7 @@ def occupancy_chart(runs: Sequence[RunData]) -> Chart:
 
 
 def queue_chart(runs: Sequence[RunData]) -> Chart | None:
-    """Return the queue times; None where no job of any run waited."""
+    """Return the queue times; None if no job waited."""
     hours = [
         (k, run.label, run.waits / S_PER_H)
         for k, run in enumerate(runs)
@@ -176,7 +173,7 @@ def queue_chart(runs: Sequence[RunData]) -> Chart | None:
 
 
 def rates_chart(runs: Sequence[RunData]) -> Chart | None:
-    """Return the request rates by time of week; None of runs without services."""
+    """Return the request rates by time of week; None for runs without services."""
     kinds = {"incoming_rps": "Incoming", "served_rps": "Served"}
     return _chart(
         "request-rates",
@@ -187,7 +184,7 @@ def rates_chart(runs: Sequence[RunData]) -> Chart | None:
 
 
 def instances_chart(runs: Sequence[RunData]) -> Chart | None:
-    """Return the instances in use by time of week; None of runs without services."""
+    """Return the instances in use by time of week; None for runs without services."""
     panels = [_weekly(runs, "n_instances", "Instances in use")]
     return _chart(
         "instances",
@@ -198,7 +195,7 @@ def instances_chart(runs: Sequence[RunData]) -> Chart | None:
 
 
 def unserved_chart(runs: Sequence[RunData]) -> Chart | None:
-    """Return the requests that are not served; None where all are."""
+    """Return the unserved requests; None if all are served."""
     lost = list(_services(runs, "unserved_rps"))
     if not any(values.any() for *_, values in lost):
         return None
@@ -242,7 +239,7 @@ def _chart(id_: str, title: str, what: str, panels: Sequence[Panel]) -> Chart | 
 def _services(
     runs: Sequence[RunData], kind: str
 ) -> Iterator[tuple[int, str, RunData, Array]]:
-    """Yield place, name, run and values of every service with the column."""
+    """Yield colour index, name, run and values of every service with the column."""
     of = [
         (run, name, columns) for run in runs for name, columns in run.services.items()
     ]
@@ -267,7 +264,7 @@ def _weekly(runs: Sequence[RunData], kind: str, label: str, title: str = "") -> 
 def _daily(
     named: _Named, unit: str, digits: int, spread: bool = False
 ) -> Iterator[Area | Line]:
-    """Yield daily means, of one run also lowest and highest values."""
+    """Yield daily means; for one run also minimum and maximum."""
     for k, name, run, values in named:
         days = by_date(run.local_ms, values, "D")
         x, few = days.index.to_numpy().astype("datetime64[D]"), len(days) <= FEW_DAYS
@@ -283,7 +280,7 @@ def _daily(
 def _bands(
     runs: Sequence[RunData], field: str, period_ms: int, divisor: float, unit: str
 ) -> tuple[Area | Line, ...]:
-    """Return median and bands of a field of each run, over a day or a week."""
+    """Return median and percentile bands of a field of each run, by day or week."""
     layers: list[Area | Line] = []
     for k, run in enumerate(runs):
         values, bin_ms = getattr(run, field), max(BIN_MS, run.step_ms)

@@ -1,8 +1,8 @@
-"""Edits of a scenario's text.
+"""Edits of a scenario's YAML text, one key at a time, with comments preserved.
 
-One key at a time, with comments and all else left as they are. A text is spliced where
-its YAML nodes begin and end, and read again: where that is not what the edit means, as
-within anchors, the data are written out without comments.
+The text is spliced at the start and end of YAML nodes, and read again. If the result
+differs from the intended data, as within anchors, the data are written without
+comments.
 """
 
 from __future__ import annotations
@@ -19,21 +19,18 @@ from diploee.scenario.loading import get_value, with_value
 from diploee.scenario.yaml_lines import read_text
 
 TAKEN_OUT = object()
-"""Value of a key that is taken out."""
+"""Value that marks a key to remove."""
 
 
 @lru_cache(maxsize=64)
 def read(text: str) -> tuple[dict[str, Any], Any]:
-    """Return the data of a text and its lines, as `read_text` does.
-
-    They are not to be changed.
-    """
+    """Return the read-only data of a YAML text and its lines."""
     data, lines = read_text(text)
     return data, lines
 
 
 def edited(text: str, key: str, value: Any) -> str:
-    """Return a scenario's text with a dotted key set, or taken out with `TAKEN_OUT`."""
+    """Return a scenario's text with a dotted key set, or removed with `TAKEN_OUT`."""
     data, _ = read(text)
     at, _, name = key.rpartition(".")
     parent = get_value(data, at) if at else data
@@ -48,7 +45,7 @@ def edited(text: str, key: str, value: Any) -> str:
 
 
 def listed(text: str, key: str, items: list[Any]) -> str:
-    """Return a scenario's text with a list's items replaced where they differ."""
+    """Return a scenario's text with the differing items of a list replaced."""
     data, _ = read(text)
     old = get_value(data, key) or []
     target = with_value(data, key, items, lambda: key)
@@ -97,7 +94,7 @@ def _node(text: str, key: str) -> Any:
 
 
 def _children(node: Any) -> dict[str, tuple[Any, Any]]:
-    """Return by name or place where each entry of a node begins, and its value."""
+    """Return the start and value of each entry of a node, by name or index."""
     if isinstance(node, yaml.SequenceNode):
         return {str(k): (item, item) for k, item in enumerate(node.value)}
     if isinstance(node, yaml.MappingNode):
@@ -135,7 +132,7 @@ def _without(text: str, node: Any, name: str) -> str:
 
 
 def _inserted(text: str, node: Any, at: int, entry: str) -> str:
-    """Return a text with an entry of a mapping or a list before that at a place."""
+    """Return a text with a new entry inserted before an index of a mapping or list."""
     entries = [*_children(node).values()]
     if node.flow_style:
         if at < len(entries):
@@ -157,9 +154,9 @@ def _start(node: Any) -> int:
 
 
 def _end(text: str, node: Any, to_line: bool = False) -> int:
-    """Return where a node ends in the text, without comments behind it.
+    """Return the end of a node in the text, without trailing comments.
 
-    `to_line`: at the end of its last line, a comment there included.
+    With `to_line`, it is the end of its last line, comment included.
     """
     start, end = _start(node), int(node.end_mark.index)
     if isinstance(node, yaml.CollectionNode) and not node.flow_style:

@@ -1,4 +1,4 @@
-"""The one job at a time: a child process that is started, followed and stopped."""
+"""Child process of the studio for one job at a time: start, progress and stop."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from diploee.base.files import remove_leftovers
 Message = dict[str, Any]
 
 STOPS_S = 5.0
-"""A job that was asked to stop is killed after this time."""
+"""Time from a stop request to the kill of a job [s]."""
 BEAT_S = 0.5
-"""A page that waits hears so often, so that one that is gone is noticed."""
+"""Interval of messages to a waiting page, which reveal a closed connection [s]."""
 MAX_LINE_B = 1 << 22
 
 
 class Jobs:
-    """Does one job after another in a child process that stays warm."""
+    """Queue of jobs for a child process that stays alive between jobs."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()

@@ -1,8 +1,7 @@
-"""The studio's server: one page on the loopback address, for who has its address.
+"""Web server of the studio: one page on the loopback address, with a secret token.
 
-The address holds a random token, and every request is checked before anything is done:
-the host (a name of others' could lead here), where it comes from, the token and its
-size.
+The address holds a random token. Every request is checked first for its host (against
+DNS rebinding), origin, token and size.
 """
 
 from __future__ import annotations
@@ -51,8 +50,8 @@ from diploee.studio.sites import (
 HOST = "127.0.0.1"
 MAX_BYTES = 1_000_000
 AUTOMATIC_S, KEPT = 60.0, 4
-"""Longer runs are not started without being asked for; weeks of a page kept for
-differences."""
+"""Maximum forecast time of an automatic run [s], and number of weeks that a page keeps
+for differences."""
 
 _HERE = Path(__file__).resolve().parent
 _FILES = {
@@ -74,15 +73,12 @@ _HEADERS = {
 }
 _ID = r"^[A-Za-z0-9_-]{1,64}$"
 _ONCE = ("host", "origin", "x-studio", "content-length")
-"""Headers that no request has twice."""
+"""Headers that may occur only once in a request."""
 FRAMES = ("picture", "report")
 
 
 class PageRequest(BaseModel):
-    """Content of every request.
-
-    The id of the page, its draft, and what is asked of it.
-    """
+    """Content of every request: page id, draft and parameters."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -102,7 +98,7 @@ class PageRequest(BaseModel):
 
 
 class Guard:
-    """Passes on requests of the studio's own page, and refuses all others."""
+    """ASGI middleware that passes only requests of the studio's own page."""
 
     def __init__(self, app: ASGIApp, token: str, port: int) -> None:
         self._app, self._token = app, token
@@ -128,7 +124,7 @@ class Guard:
         await self._app({**scope, "path": f"/{path}", "root_path": ""}, receive, headed)
 
     def _refusal(self, scope: Scope, headers: Headers) -> int | None:
-        """Return the status of what is refused, which says no more."""
+        """Return the HTTP status of a refused request; None for a valid request."""
         if scope["type"] != "http" or any(len(headers.getlist(n)) > 1 for n in _ONCE):
             return 403
         host, origin = headers.get("host"), headers.get("origin")
@@ -155,7 +151,7 @@ class Guard:
 
 
 class Studio:
-    """A studio: its folder, its address, its jobs and the pages that they made."""
+    """A studio: its folder, address, jobs, and the pages that they produced."""
 
     def __init__(
         self, place: StudioFolder, at_most_s: float, port: int = 0, scenario: str = ""
@@ -188,9 +184,10 @@ class Studio:
         )
 
     def serve(self, tell: Callable[[], None] = lambda: None) -> None:
-        """Answer until a signal or `should_exit` ends the server.
+        """Serve requests until a signal or `should_exit` ends the server.
 
-        `tell` is called once the server takes signals. Nothing unfinished is left.
+        `tell` is called once the server handles signals. Unfinished outputs are
+        removed.
         """
         self._tell = tell
         with self.answers:
@@ -347,7 +344,7 @@ class Studio:
         return JSONResponse({"saved": await asyncio.to_thread(save)})
 
     def _run_folder(self, name: str) -> Path:
-        """Return a run by an answer's id, or by name among the folder's runs."""
+        """Return a run by a result's id, or by its name in the runs folder."""
         if name in self._runs:
             return Path(self._runs[name])
         path = self.place.inside(Path("runs") / name)
@@ -356,10 +353,7 @@ class Studio:
         return path
 
     def _new(self, page: str) -> tuple[str, Path]:
-        """Return the id and the folder of a new answer.
-
-        The page's oldest make room for it.
-        """
+        """Return the id and folder of a new result; old results are dropped."""
         made = secrets.token_urlsafe(12)
         (self.temporary / made).mkdir()
         kept = self._made[page]
@@ -389,7 +383,7 @@ class Studio:
 
 
 def _bound(port: int) -> socket.socket:
-    """Return a socket of the loopback address."""
+    """Return a socket bound to the loopback address."""
     made = socket.socket()
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,8 +1,8 @@
-"""A page's scenario, opened from the page, said as fields, diagram and command.
+"""Scenario of a studio page, shown as form fields, diagram and commands.
 
-A page holds where it started (the template of `diploee init`, a file, or a text) and
-its edits. All that is shown follows from these two: pages share nothing, and what is
-taken away is what ran.
+A page stores its starting point (the template of `diploee init`, a file, or a text) and
+its edits, from which all else follows. Pages share no state, and the exported text is
+the text that ran.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from diploee.studio.edits import TAKEN_OUT, edited, flow, listed, read
 
 MAX_EDITS, MAX_TEXT_LENGTH, MAX_NAME_COLUMNS = 500, 500_000, 200
 MAX_FIRST, MAX_MATCHES = 15, 40
-"""Fields that a page shows at first, and keys that a search finds."""
+"""Maximum numbers of initial fields of a page and of search results."""
 
 STAGES_KEY, SITE_KEY = "facility.stages.", "site."
 COOLING = "cooling"
@@ -55,14 +55,13 @@ _ORDER = (
     "",
     "point_of_interconnection",
 )
-"""From the nodes to the meter; the empty one is for all others."""
+"""Order of stage kinds from the nodes to the meter; the empty name is for others."""
 
 _NEW: Mapping[str, Mapping[str, Any]] = {
     "battery": {"power_mw": 1, "energy_mwh": 1, "smoothing_s": 300},
     "generator": {"power_mw": 1, "schedule": [{"from_h": 17, "to_h": 21}]},
 }
-"""ASSUMPTION: what a stage has at first where a kind needs more than the field that
-adds it."""
+"""ASSUMPTION: initial values of a stage that needs more than the field that adds it."""
 
 _REMOVES = {
     "battery.power_mw",
@@ -71,7 +70,7 @@ _REMOVES = {
     "ups.mode",
     COOLING,
 }
-"""Fields that take their stage out when they are emptied."""
+"""Fields whose empty value removes their stage."""
 
 EQUIPMENT = {
     f"{STAGES_KEY}{COOLING}": "Cooling",
@@ -83,7 +82,7 @@ EQUIPMENT = {
     f"{STAGES_KEY}generator.power_mw": "Generator",
     "limits": "Limits to check",
 }
-"""First fields of any site, behind those of who is in it."""
+"""Initial equipment fields of any site, after the fields of its tenants."""
 
 _FIRST = (
     r"facility\.pools\.[^.]+\.n_nodes",
@@ -106,7 +105,7 @@ ValueText = Annotated[str, Field(max_length=20_000)]
 
 
 class Draft(BaseModel):
-    """All that a page holds of a scenario."""
+    """A scenario being edited on a page: its starting point and the edits."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -118,12 +117,12 @@ class Draft(BaseModel):
 
 @dataclass(frozen=True)
 class StudioFolder:
-    """The folder that a studio reads and writes, beside what ships."""
+    """Folder that a studio reads and writes, with access to shipped files."""
 
     folder: Path  # resolved
 
     def inside(self, name: str | Path) -> Path:
-        """Return the real path of a name in the folder; refuse any other."""
+        """Return the real path of a name in the folder; refuse paths outside."""
         try:
             path = (self.folder / name).resolve()
         except (OSError, ValueError, RuntimeError):
@@ -135,7 +134,7 @@ class StudioFolder:
         return path
 
     def scenario_file(self, name: str) -> Path:
-        """Return a scenario's file by its name in the folder, or shipped name."""
+        """Return a scenario's path by its name in the folder, or its shipped name."""
         path = shipped("scenario").get(name) or self.inside(name)
         if path.suffix not in (".yaml", ".yml"):
             raise InputError(
@@ -144,7 +143,7 @@ class StudioFolder:
         return path
 
     def files(self, of_limits: bool = False) -> list[str]:
-        """Return the names of scenarios in the folder, or its other YAML files."""
+        """Return the names of scenarios in the folder, or of its other YAML files."""
         result = [
             p
             for p in self.folder.glob("*.y*ml")
@@ -158,7 +157,7 @@ class StudioFolder:
 
 @dataclass(frozen=True)
 class OpenedDraft:
-    """A draft as text, before it is checked."""
+    """A draft as YAML text, before validation."""
 
     draft: Draft
     text: str
@@ -169,12 +168,12 @@ class OpenedDraft:
 
     @property
     def data(self) -> dict[str, Any]:
-        """The content of the text."""
+        """Data of the YAML text."""
         return read(self.text)[0]
 
 
 def checked_scenario(text: str, folder: Path, place: StudioFolder) -> Scenario:
-    """Return the scenario of a text, which must load no code or foreign files."""
+    """Return the scenario of a text; custom code and foreign files are refused."""
     data, _ = read(text)
     if code := next(_named_code(data, ""), None):
         raise ScenarioError(
@@ -193,7 +192,7 @@ def checked_scenario(text: str, folder: Path, place: StudioFolder) -> Scenario:
 
 
 def _named_code(value: Any, at: str) -> Iterator[str]:
-    """Yield the keys that name Python code, which reading a scenario would import."""
+    """Yield the keys that name Python code, which a scenario would import."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if (
@@ -214,7 +213,7 @@ def _starter(answers: SiteAnswers, name: str) -> str:
 
 
 def opened(draft: Draft, place: StudioFolder) -> OpenedDraft:
-    """Return a draft with its edits made.
+    """Return a draft with its edits applied.
 
     Errors have a line ``key: message`` for each problem.
     """
@@ -299,7 +298,7 @@ def _rank(stage: Any) -> int:
 
 
 def cooling_kinds() -> list[str]:
-    """Return the kinds of cooling that need no key."""
+    """Return the kinds of cooling without required keys."""
     kinds = STAGES.by_name.items()
     return [
         n for n, spec in kinds if issubclass(spec, CoolingSpec) and n != "cooling_table"
@@ -307,7 +306,7 @@ def cooling_kinds() -> list[str]:
 
 
 def state(draft: Draft, place: StudioFolder) -> dict[str, Any]:
-    """Return all that a page shows of its draft, or what is wrong with it."""
+    """Return the contents of a page for its draft, or the draft's problems."""
     try:
         site = opened(draft, place)
     except InputError as error:
@@ -334,7 +333,7 @@ def state(draft: Draft, place: StudioFolder) -> dict[str, Any]:
 
 
 def _title(site: OpenedDraft, scenario: Scenario) -> str:
-    """Return a site's name and size, which identify it beside its pictures."""
+    """Return a site's name and size, for the captions of its images."""
     size = site.answers if site.draft.start == "template" else scenario.facility.size
     if size is not None and size.poi_mw is not None:
         return f"{scenario.name}, {size.poi_mw:g} MW at the meter"
@@ -342,9 +341,9 @@ def _title(site: OpenedDraft, scenario: Scenario) -> str:
 
 
 def search(draft: Draft, place: StudioFolder, words: str) -> list[dict[str, Any]]:
-    """Return the keys of a scenario that have all words in name or description.
+    """Return the scenario keys that match all words in name or description.
 
-    Those of equipment that it lacks are behind them: setting one adds it.
+    Keys of missing equipment come last; setting such a key adds the equipment.
     """
     site = opened(draft, place)
     scenario = checked_scenario(site.text, site.folder, place)
@@ -371,7 +370,7 @@ def search(draft: Draft, place: StudioFolder, words: str) -> list[dict[str, Any]
 def _problems(
     error: InputError, draft: Draft, data: dict[str, Any]
 ) -> list[dict[str, str]]:
-    """Return problems with the edited field that each is of, if any."""
+    """Return problems, each with the edited field that caused it, if any."""
     ids = {_resolved(key, data): key for key, _ in draft.edits}
     result = []
     for problem in error.problems:
@@ -384,7 +383,7 @@ def _problems(
 
 
 def _resolved(key: str, data: dict[str, Any]) -> str:
-    """Return a key with the position of a stage in place of its kind."""
+    """Return a key with the index of a stage in place of its kind."""
     kind, dot, rest = key.removeprefix(STAGES_KEY).partition(".")
     if not key.startswith(STAGES_KEY) or kind.isdecimal():
         return key
@@ -393,7 +392,7 @@ def _resolved(key: str, data: dict[str, Any]) -> str:
 
 
 def _walk(value: Any, at: str) -> Iterator[tuple[str, Model]]:
-    """Yield each key that holds a plain value, with the model that has it."""
+    """Yield each key with a plain value, and its model."""
     for key, inner, owner, _ in children(value, at):
         within = list(inner.values()) if isinstance(inner, Mapping) else inner
         listed = within if isinstance(within, list | tuple) else [within]
@@ -404,7 +403,7 @@ def _walk(value: Any, at: str) -> Iterator[tuple[str, Model]]:
 
 
 def _absent(scenario: Scenario) -> Iterator[tuple[str, Model]]:
-    """Yield the keys of stages that a scenario has none of."""
+    """Yield the keys of stage kinds that a scenario lacks."""
     there = {stage.kind for stage in scenario.facility.stages}
     for kind, spec in STAGES.by_name.items():
         stage: Any = spec.model_construct(kind=kind)
@@ -417,10 +416,7 @@ def _absent(scenario: Scenario) -> Iterator[tuple[str, Model]]:
 def _first(
     site: OpenedDraft, scenario: Scenario, place: StudioFolder
 ) -> Iterator[dict[str, Any]]:
-    """Yield the fields that a page shows at first.
-
-    Who is in a site, and its equipment.
-    """
+    """Yield the initial fields of a page: tenants of the site, and equipment."""
     data, written = site.data, scenario.model_dump(mode="json")
     if site.draft.start == "template":
         for name in SiteAnswers.model_fields:
@@ -485,7 +481,7 @@ def _first(
 def _field(
     key: str, owner: Model, name: str, value: Any, given: bool
 ) -> dict[str, Any]:
-    """Return a key as a field of a form, from what its model declares."""
+    """Return a key as a form field, from the declaration in its model."""
     field, of_key = (
         type(owner).model_fields[name],
         _schema(type(owner))["properties"][name],
@@ -510,13 +506,13 @@ def _field(
 
 
 def _unit(name: str, text: str) -> str:
-    """Return the unit of a key, as its description or the end of its name says."""
+    """Return the unit of a key, from its description or the suffix of its name."""
     said = re.findall(r"\[([^\[\]]+)\]", text)
     return said[-1] if said else "s" if name.endswith("_s") else ""
 
 
 def _choices(of_key: Schema) -> list[str]:
-    """Return the words that a key takes, where it takes nothing else."""
+    """Return the allowed values of a key that only takes literals."""
     options = of_key.get("anyOf") or of_key.get("oneOf") or [of_key]
     if of_key.get("type") == "boolean":
         return ["true", "false"]
@@ -535,10 +531,7 @@ def _schema(model: type[Model]) -> Schema:
 
 
 def line(scenario: Scenario, data: dict[str, Any]) -> dict[str, Any]:
-    """Return the one-line diagram.
-
-    Pools with their loads, then stages up to the meter.
-    """
+    """Return the one-line diagram: pools with loads, then stages up to the meter."""
     facility, given = scenario.facility, get_value(data, "facility.stages") or []
     kinds = (scenario.streams, scenario.request_streams, scenario.replica_streams)
     at = [(name, stream.pool) for streams in kinds for name, stream in streams.items()]
@@ -563,7 +556,7 @@ def line(scenario: Scenario, data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _said(stage: Any, given: Any) -> str:
-    """Return the first settings that a stage was given, with their units."""
+    """Return the first specified settings of a stage, with units."""
     texts = []
     for key, value in given.items() if isinstance(given, dict) else ():
         if key != "kind" and isinstance(value, str | int | float):
@@ -574,7 +567,7 @@ def _said(stage: Any, given: Any) -> str:
 
 
 def taken(site: OpenedDraft, scenario: Scenario) -> dict[str, str]:
-    """Return the command line and the Python that run the scenario."""
+    """Return the command line and the Python code that run the scenario."""
     base, _ = read(site.base)
     changes = dict(_changes(base, site.data, ""))
     policies = [pool.scheduler.open() for pool in scenario.facility.pools.values()]
@@ -608,7 +601,7 @@ def taken(site: OpenedDraft, scenario: Scenario) -> dict[str, str]:
 
 
 def _is_same(base: dict[str, Any], changes: dict[str, Any], scenario: Scenario) -> bool:
-    """Return whether keys changed on a command line give the scenario."""
+    """Return True if changed keys on a command line give the same scenario."""
     try:
         data, _ = with_overrides(
             base, [f"{key}={flow(value)}" for key, value in changes.items()]
@@ -619,9 +612,9 @@ def _is_same(base: dict[str, Any], changes: dict[str, Any], scenario: Scenario) 
 
 
 def _changes(old: Any, new: Any, at: str) -> Iterator[tuple[str, Any]]:
-    """Yield the keys that turn one into the other.
+    """Yield the keys that differ between two scenarios.
 
-    Of lists of another length the whole.
+    Lists of different length count as one key.
     """
     if old == new:
         return
@@ -640,9 +633,9 @@ def _changes(old: Any, new: Any, at: str) -> Iterator[tuple[str, Any]]:
 
 
 def week_of(text: str, start: str) -> str:
-    """Return a scenario's text for a week of it, without limits.
+    """Return a scenario's text for one week, without limits.
 
-    Verdicts are of the whole.
+    Compliance results are only valid for the whole period.
     """
     data = {**read(text)[0], "duration": "7 d"}
     data |= {"start": read_value(start, "start")} if start else {}

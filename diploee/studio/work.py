@@ -1,8 +1,8 @@
-"""The child process of a studio.
+"""Child process of a studio, which runs one job at a time.
 
-Takes one job at a time from its input, and says how it goes. A line of JSON in, many
-out, the last one with ``end``. SIGINT stops the job in hand; what it was writing is
-removed as wherever a run is stopped. When nobody reads any more, it ends likewise.
+A job is a line of JSON on its input; the outputs are several lines, the last with
+``end``. SIGINT stops the current job and removes unfinished files. The process also
+ends when its output is closed.
 """
 
 from __future__ import annotations
@@ -51,21 +51,21 @@ from diploee.studio.sites import StudioFolder, checked_scenario, week_of
 
 Say = Callable[..., None]
 EVERY_S = 0.1
-"""Progress is said so often at most."""
+"""Minimum interval of progress messages [s]."""
 MAX_POINTS = 12_000
-"""Points of a picture; of more, means and extremes of hours are drawn."""
+"""Maximum number of points of a chart; more are drawn as hourly means and extremes."""
 MAX_DIFFERENCES, MAX_PICTURES = 6, 20
 
 
 class ReportedProgress(Progress):
-    """Says stages and their progress."""
+    """Progress of stages, sent as messages to the page."""
 
     def __init__(self, say: Say) -> None:
         self._say = say
 
     @contextmanager
     def stage(self, name: str) -> Iterator[Update]:
-        """Say how a stage goes while it lasts."""
+        """Report the progress of a stage while it lasts."""
         last_s = 0.0
 
         def update(fraction: float, text: str) -> None:
@@ -78,16 +78,16 @@ class ReportedProgress(Progress):
         yield update
 
     def tell(self, text: str) -> None:
-        """Show a warning."""
+        """Send a warning to the page."""
         self._say(warning=text)
 
     def forecast(self, text: str) -> None:
-        """Show the expected time and memory of the run."""
+        """Send the forecast time and memory of the run to the page."""
         self._say(forecast=text)
 
 
 class PowerPreview:
-    """Takes the blocks of a run, and draws the power before its metrics."""
+    """Sink of a run's blocks, which draws the power before the metrics are ready."""
 
     def __init__(
         self, scenario: Scenario, before: Any, drawn: Callable[[str], None]
@@ -97,7 +97,7 @@ class PowerPreview:
         self.series: Any = None  # times and means [W], for the next picture
 
     def add(self, block: Block) -> None:
-        """Take a block."""
+        """Add a block of the run."""
         self._powers.append(np.asarray(block.columns[POWER], np.float64))
         if block.end_ms >= self._scenario.n_intervals * self._scenario.resolution_ms:
             self.draw(np.concatenate(self._powers))
@@ -166,7 +166,7 @@ class PowerPreview:
 
 
 class Worker:
-    """One child process, which keeps what makes the next job quick."""
+    """State of the child process, with caches for later jobs."""
 
     def __init__(self, say: Say) -> None:
         self.say = say
@@ -178,7 +178,7 @@ class Worker:
         Figures().scripts()  # which takes a second the first time
 
     def run(self, job: dict[str, Any]) -> None:
-        """Run a scenario, or a week of it: forecast, power, pages, differences."""
+        """Simulate a scenario or a week: forecast, power, pages and differences."""
         place, folder, frames = (
             StudioFolder(Path(job["root"])),
             Path(job["folder"]),
@@ -222,7 +222,7 @@ class Worker:
         self.say(run=str(result.folder), **self._differences(job.get("before"), result))
 
     def look(self, job: dict[str, Any]) -> None:
-        """Make the page of finished runs, side by side where there are several."""
+        """Make the page of finished runs, compared if there are several."""
         runs, frames, before = (
             [*map(RunFolder.open, job["runs"])],
             Path(job["frames"]),
@@ -286,7 +286,7 @@ def _power_w(run: RunFolder) -> Any:
 
 
 def _in_words(found: Comparison) -> list[str]:
-    """Return the first differences of two runs, the most asked for first."""
+    """Return the main differences of two runs as text, the most important first."""
     rows = [row for row in found.rows if not row.is_shown_equal]
     lines = []
     for row in rows[:MAX_DIFFERENCES]:
@@ -298,10 +298,10 @@ def _in_words(found: Comparison) -> list[str]:
 
 
 def _finished(folder: Path, sha256: str, is_known: bool) -> RunFolder | None:
-    """Return a run that is there already, of the same scenario and version; else None.
+    """Return an existing run of the same scenario and version; else None.
 
-    Where a scenario asks for a size, its manifest has another hash: that of the site in
-    its size.
+    A scenario with a requested size has another hash in its manifest, that of the sized
+    site.
     """
     try:
         run = RunFolder.open(folder)
@@ -316,7 +316,7 @@ def _finished(folder: Path, sha256: str, is_known: bool) -> RunFolder | None:
 
 
 def _memory_mb() -> float:
-    """Return the memory that is free [MB]; infinite where that is not known."""
+    """Return the free memory [MB]; infinite if unknown."""
     with suppress(OSError):
         result = re.search(
             r"MemAvailable:\s*(\d+)", Path("/proc/meminfo").read_text("ascii")
@@ -326,7 +326,7 @@ def _memory_mb() -> float:
 
 
 def main() -> None:
-    """Take jobs until the input ends."""
+    """Run jobs until the input ends."""
     warnings.simplefilter("ignore")
     pipe = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # nothing else may speak there

@@ -24,7 +24,7 @@ from diploee.base.files.paths import shipped
 from diploee.base.version import full_version
 from diploee.cli.app import COMMANDS as PANELS
 from diploee.cli.app import application
-from diploee.cli.command_help import EXAMPLES
+from diploee.cli.command_help import ADVANCED, EXAMPLES
 
 COMMANDS = [tuple(name.split()) for name in EXAMPLES]
 NEVER = {
@@ -130,6 +130,21 @@ def test_help_of_every_command_fits_a_terminal(
         r"<(str|int|float|bool|path|list|%)|default: \(| range |\.0\]", ended.out
     )
     assert EXAMPLES[" ".join(command)] in " ".join(ended.out.split())
+
+
+def test_help_of_a_command_fits_a_screen_and_all_help_shows_every_option(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", 100)
+    for name in EXAMPLES:
+        lines = call(*name.split(), "--help").out.rstrip().splitlines()
+        assert len(lines) <= 45, name
+    for name, options in ADVANCED.items():
+        short = call(*name.split(), "--help").out
+        text = call(*name.split(), "--help-all").out
+        shown = set(re.findall(r"--[\w-]+", text.partition("─ Advanced ─")[2]))
+        assert shown >= set(options.split()), name
+        assert "Advanced" not in short
 
 
 def test_help_shows_the_panels_in_turn() -> None:

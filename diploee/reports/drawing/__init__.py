@@ -1,4 +1,4 @@
-"""One way to draw: `charts` describe figures, `vega` specifies them for page and files."""  # noqa: E501
+"""Drawing of charts: `charts` describes, `vega` specifies for pages and files."""
 
 import lazy_loader
 

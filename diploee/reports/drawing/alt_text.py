@@ -1,4 +1,4 @@
-"""A figure in words: its alternative text, and what its gaps add to its caption."""
+"""Alternative text of charts, and notes on gaps in their captions."""
 
 from __future__ import annotations
 
@@ -25,10 +25,7 @@ _TIMES = {
 
 
 def alt_text(chart: Chart) -> str:
-    """Return what a figure shows.
-
-    Of the first layers the highest and lowest values, and where.
-    """
+    """Return the alternative text: highest and lowest values of the first layers."""
     said = []
     for panel in chart.panels:
         title = f"{panel.title}: " if panel.title else ""
@@ -76,7 +73,7 @@ def _number(value: Any, unit: str) -> str:
 
 
 def caption(chart: Chart) -> str:
-    """Return the caption, with the hours that the clock skips."""
+    """Return the caption, with a note on hours skipped by the clock."""
     layers = [layer for panel in chart.panels for layer in panel.layers]
     notes = dict.fromkeys(
         f"The gap at {hour:%H:%M} on {day.day} {day:%B %Y} is the hour that the clock "
@@ -89,7 +86,7 @@ def caption(chart: Chart) -> str:
 
 
 def _skipped(carpet: Carpet) -> list[tuple[Any, Any]]:
-    """Return day and hour of gaps within a day, with values before and after."""
+    """Return day and hour of each gap within a day, between values."""
     missing: Array = ~np.isfinite(carpet.z)
     gaps = missing.argmax(axis=0)
     within = missing.any(axis=0) & ~missing[0] & ~missing[-1]

@@ -1,4 +1,4 @@
-"""Places of a panel's layers on its axes, and the points its pixels can show."""
+"""Axis extents of chart layers, and thinning to the points that fit the pixels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from diploee.reports.drawing.charts import (
 
 
 def heights(layer: Layer) -> Iterator[Array]:
-    """Yield the arrays of values that a layer draws."""
+    """Yield the arrays of a layer's y values."""
     match layer:
         case Area():
             yield from (layer.low, layer.high)
@@ -35,7 +35,7 @@ def heights(layer: Layer) -> Iterator[Array]:
 
 
 def y_range(panel: Panel) -> tuple[float, float]:
-    """Return the range of the values, with a margin where the axis does not fix it."""
+    """Return the y range of a panel, with a margin if the axis has no fixed range."""
     if panel.y.range is not None:
         return float(panel.y.range[0]), float(panel.y.range[1])
     zero = panel.y.from_zero or any(isinstance(y, Bars | Stack) for y in panel.layers)
@@ -51,7 +51,7 @@ def y_range(panel: Panel) -> tuple[float, float]:
 
 
 def x_range(panel: Panel) -> tuple[Any, Any]:
-    """Return the range along, of a panel whose x are no names."""
+    """Return the x range of a panel without categories."""
     if panel.x.range is not None:
         return panel.x.range[0], panel.x.range[1]
     ends = [end for layer in panel.layers if layer.x.size for end in edges(layer)]
@@ -59,10 +59,7 @@ def x_range(panel: Panel) -> tuple[Any, Any]:
 
 
 def edges(layer: Layer) -> tuple[Any, Any]:
-    """Return where a layer begins and ends.
-
-    Half a bar before the first, a day after the last.
-    """
+    """Return the x extent of a layer: bars add half a step, carpets a day."""
     x = layer.x
     if isinstance(layer, Bars) and layer.touching:
         half = step(x) / 2
@@ -73,7 +70,7 @@ def edges(layer: Layer) -> tuple[Any, Any]:
 
 
 def step(x: Array) -> Any:
-    """Return the distance of the first two of even places; of one alone a day, or 1."""
+    """Return the step of equally spaced x values; for one value a day or 1."""
     if x.size > 1:
         return x[1] - x[0]
     return np.timedelta64(1, "D") if x.dtype.kind == "M" else 1.0
@@ -82,8 +79,8 @@ def step(x: Array) -> Any:
 def thinned(columns: dict[str, Array], how: str, most: int) -> dict[str, Array]:
     """Return columns of at most about `most` points.
 
-    Means, or the extremes of `y` (`y2` the low). What is not to be thinned (`how` is
-    empty) stays.
+    Points are means, or extremes of `y` (`y2` is the minimum). Columns with an empty
+    `how` are unchanged.
     """
     import pandas as pd
 

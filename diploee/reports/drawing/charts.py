@@ -1,7 +1,4 @@
-"""Contents of a figure, without a word on how it is drawn.
-
-Panels, axes and layers of arrays.
-"""
+"""Contents of a chart, independent of the drawing library: panels, axes and layers."""
 
 from __future__ import annotations
 
@@ -32,10 +29,10 @@ CIVIDIS = (
     "#e1cc55",
     "#fee838",
 )
-"""Ten even steps of the colour map cividis."""
+"""Ten equal steps of the colour map cividis."""
 
 HEIGHT_PX = 300
-"""Height of a panel's axes."""
+"""Height of a panel's axes [px]."""
 
 
 def colour(index: int) -> str:
@@ -44,7 +41,7 @@ def colour(index: int) -> str:
 
 
 def dash(index: int) -> str:
-    """Return the dash of the n-th line: it changes when the colours start again."""
+    """Return the dash pattern of the n-th line; it changes when the colours repeat."""
     return DASHES[index // len(PALETTE) % len(DASHES)]
 
 
@@ -60,17 +57,17 @@ AxisKind = Literal[
 ]
 
 MONDAY = np.datetime64("2018-01-01", "ms")
-"""Origin of the axes `time of day` and `time of week`; only its being a Monday matters."""  # noqa: E501
+"""Origin of the axes `time of day` and `time of week`, an arbitrary Monday."""
 
 
 def since_monday(time_ms: Any) -> Any:
-    """Return times since Monday 00:00 [ms] as places on axes of day and week."""
+    """Map times since Monday 00:00 [ms] to the datetimes of day and week axes."""
     return MONDAY + np.asarray(time_ms).astype("timedelta64[ms]")
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis: its label with the unit, what its values are, and its range if fixed.
+    """An axis: label with unit, kind of values, and range if fixed.
 
     An axis of kind `log` needs a range.
     """
@@ -112,7 +109,7 @@ class Line:
 
 @dataclass(frozen=True, eq=False)
 class Area:
-    """The area between two lines; hovering tells both where their names are given."""
+    """The area between two lines, both with values in the tooltip if named."""
 
     x: Array
     low: Array
@@ -130,9 +127,9 @@ class Area:
 
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """Areas on each other, of the rows of `parts`; hovering shows each and their total.
+    """Stacked areas of the rows of `parts`, with their total in the tooltip.
 
-    `total` names that, with the length of means where others beside it are of another.
+    `total` is the label of the total, with the averaging time if others differ.
     """
 
     x: Array
@@ -147,9 +144,9 @@ class Stack:
 
 @dataclass(frozen=True, eq=False)
 class Bars:
-    """Bars on `x`; of several layers in one panel they stand side by side.
+    """Bars on `x`; several bar layers of a panel are grouped.
 
-    `texts` stand above the bars.
+    `texts` are printed above the bars.
     """
 
     x: Array
@@ -166,8 +163,8 @@ class Bars:
 class Carpet:
     """Values z of shape (len(y), len(x)) as colours.
 
-    X are times or names, y times or names. Where both are names, each value is written
-    into its cell, with four significant digits.
+    X are times or names, y times or names. If both are names, each cell shows its value
+    with four significant digits.
     """
 
     x: Array
@@ -184,10 +181,10 @@ Layer = Line | Area | Stack | Bars | Carpet
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes with its layers.
+    """A pair of axes with layers.
 
-    `title` stands above it where a chart has several, `notes` below it on a page, such
-    as causes. A wide one takes the whole width, a small one, of many alike, a third.
+    A chart of several panels prints `title` above each; a page prints `notes` below. A
+    wide panel takes the whole width, and a small one a third.
     """
 
     x: Axis
@@ -201,10 +198,10 @@ class Panel:
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure: a title, panels, and a caption that says what one sees and how it was made.
+    """A chart: title, panels and caption.
 
-    `boundary` says where its power is taken.
-    """  # noqa: E501
+    `boundary` is the measurement boundary of its power.
+    """
 
     id: str
     title: str
@@ -214,18 +211,18 @@ class Chart:
 
     @property
     def n_columns(self) -> int:
-        """How many panels stand side by side, where there is room."""
+        """Number of panels per row on a wide page."""
         first = self.panels[0]
         return 1 if len(self.panels) == 1 or first.wide else 3 if first.small else 2
 
 
 def closed(values: Array) -> Array:
-    """Return values with the last one twice, so that its step is drawn to its end."""
+    """Return values with the last one repeated, to draw its step to the end."""
     return np.append(values, values[-1])
 
 
 def log_axis(label: str, *values: Array) -> Axis:
-    """Return a logarithmic axis that holds positive values and two ticks."""
+    """Return a logarithmic axis that includes positive values and two ticks."""
     seen = np.concatenate(values)
     seen = seen[np.isfinite(seen) & (seen > 0)]
     low, high = (seen.min() / 1.1, seen.max() * 1.1) if seen.size else (1.0, 10.0)
@@ -235,7 +232,7 @@ def log_axis(label: str, *values: Array) -> Axis:
 
 
 def log_ticks(low: float, high: float) -> tuple[list[float], list[str]]:
-    """Return ticks of a logarithmic axis with their texts."""
+    """Return ticks of a logarithmic axis with their labels."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     every = (1, 2, 5) if math.log10(high / low) <= MAX_DECADES_WITH_STEPS else (1,)
     pairs = [(m, n) for n in range(first, last + 1) for m in every]

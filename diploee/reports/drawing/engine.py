@@ -1,4 +1,4 @@
-"""The door to vl-convert, which aborts where it can't reserve address space."""
+"""Interface to vl-convert, which aborts if it can't reserve address space."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from diploee.base.errors import OutputError
 
 Call = tuple[Sequence[Any], dict[str, Any]]
-"""Arguments by place and by name."""
+"""Positional and keyword arguments of a call."""
 
 _CHILD = """
 import base64, json, sys, vl_convert
@@ -24,14 +24,11 @@ json.dump([base64.b64encode(each).decode() for each in found], sys.stdout)
 
 
 class DrawingError(OutputError):
-    """Figures can't be drawn on this machine."""
+    """Exception for charts that can't be drawn on this machine."""
 
 
 def address_limit_b() -> int | None:
-    """Return the address space that this process may take [bytes].
-
-    None where all of it.
-    """
+    """Return the address space limit of this process [bytes]; None if unlimited."""
     try:
         import resource
     except ImportError:  # not on Windows
@@ -41,10 +38,10 @@ def address_limit_b() -> int | None:
 
 
 def converted(name: str, calls: Sequence[Call]) -> list[bytes]:
-    """Return what a function of vl-convert gives for some arguments.
+    """Return the results of a vl-convert function for a list of arguments.
 
-    Where address space is limited, as on login nodes of clusters, it is called in a
-    process of its own; a `DrawingError` says that it did not get enough.
+    If address space is limited, as on login nodes of clusters, the function runs in a
+    separate process. A `DrawingError` reports insufficient space.
     """
     limit_b = address_limit_b()
     if limit_b is None:

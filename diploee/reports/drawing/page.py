@@ -1,8 +1,8 @@
-"""Figures on a page: their elements, the columns that they share, and the script that draws them.
+"""Charts on an HTML page: elements, shared data columns, and the drawing script.
 
-Equal columns are written once. Long ones are whole numbers of 16 bits between their
-least and greatest value; hovering shows no more decimals than these bear.
-"""  # noqa: E501
+Equal columns are stored once. Long ones are stored as 16-bit integers between their
+minimum and maximum; tooltips show only as many decimals as these resolve.
+"""
 
 from __future__ import annotations
 
@@ -41,27 +41,24 @@ POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data:; font-src data:"
 )
-"""The browser itself refuses every request that a page could make."""
+"""Content security policy of a page, which forbids all requests."""
 
 
 class Figures:
-    """The figures of one page."""
+    """Charts of one page."""
 
     def __init__(self) -> None:
         self._columns: dict[str, Json] = {}
         self._colours: dict[str, None] = {}
 
     def figure(self, chart: Chart) -> str:
-        """Return the element of a chart."""
+        """Return the HTML element of a chart."""
         panels = [(panel, self._content(panel)) for panel in chart.panels]
         words = {"alt": alt_text(chart), "caption": caption(chart)}
         return rendered("figure.html", chart=chart, panels=panels, json=_json, **words)
 
     def scripts(self) -> str:
-        """Return what draws the figures above.
-
-        Colours, columns, Vega and the script.
-        """
+        """Return the scripts of the page: colours, columns, Vega and drawing code."""
         return rendered(
             "scripts.html",
             json=_json,
@@ -74,7 +71,7 @@ class Figures:
         )
 
     def page(self, chart: Chart) -> str:
-        """Return a page of one chart."""
+        """Return an HTML page of one chart."""
         return rendered("chart.html", chart=chart, figures=self, policy=POLICY)
 
     def _content(self, panel: Panel) -> Json:
@@ -114,7 +111,7 @@ class Figures:
         }
 
     def _put(self, values: Array) -> int:
-        """Keep a column once, and return its place."""
+        """Store a column once, and return its index."""
         content = np.ascontiguousarray(values)
         data = (
             "\0".join(map(str, values)).encode()
@@ -146,14 +143,14 @@ def _templates() -> Any:
 
 
 def rendered(template: str, **given: Any) -> str:
-    """Return a filled template; jinja2 escapes what is not marked safe."""
+    """Return a filled jinja2 template, with all text escaped but marked HTML."""
     text: str = _templates().get_template(template).render(**given)
     return text
 
 
 @cache
 def _program() -> str:
-    """Return the script of Vega, which takes a second or two to put together."""
+    """Return the JavaScript source of Vega, which takes a second or two to build."""
     (program,) = converted(
         "javascript_bundle", [(("window.vegaEmbed = vegaEmbed;",), {})]
     )
@@ -167,10 +164,7 @@ def _json(content: Any) -> str:
 
 
 def _column(values: Array) -> Json:
-    """Return a column for JSON.
-
-    A list of texts, a start and a step, or numbers in base64.
-    """
+    """Return a column for JSON: texts, a start and step, or base64 numbers."""
     if values.dtype.kind in "UO":
         return {"list": [str(value) for value in values]}
     if values.dtype.kind == "M":

@@ -1,4 +1,4 @@
-"""Charts as PNG, SVG and HTML files and in notebooks, drawn without a browser."""
+"""Chart images as PNG, SVG and HTML files and in notebooks, without a browser."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from diploee.reports.drawing.vega import chart_spec
 Kind = Literal["png", "svg"]
 
 SCALE = 1.6
-"""Pixels of a PNG for one of the specification's."""
+"""Pixels of a PNG per pixel of the specification."""
 
 
 def write_pictures(
@@ -29,7 +29,7 @@ def write_pictures(
     force: bool = False,
     inputs: Sequence[Path] = (),
 ) -> list[Path]:
-    """Write one picture of each chart into a folder, by its name."""
+    """Write an image of each chart into a folder, by the chart's name."""
     places, option = [folder / f"{name}.{kind}" for name in charts], f"--{kind}"
     for place in places:  # before any work
         check_output_file(place, force, inputs=inputs, option=option)
@@ -54,17 +54,17 @@ def write_picture(chart: Chart, place: Path, force: bool = False) -> None:
 
 @dataclass(frozen=True)
 class Picture(Brief):
-    """A chart that a notebook draws."""
+    """A chart image for notebooks."""
 
     chart: Chart  # its panels hold the arrays that are drawn
 
     @property
     def spec(self) -> dict[str, Any]:
-        """The Vega-Lite specification, its data thinned to the picture's pixels."""
+        """Vega-Lite specification, with data thinned to the image's pixels."""
         return chart_spec(self.chart)
 
     def save(self, place: Path | str, force: bool = False) -> None:
-        """Write it to a PNG, SVG or HTML file, by the ending of the name."""
+        """Write the chart to a PNG, SVG or HTML file, by the file name's suffix."""
         write_picture(self.chart, Path(place), force)
 
     def __repr__(self) -> str:
@@ -94,7 +94,7 @@ def _drawn(charts: Iterable[Chart], kind: str) -> list[bytes]:
 
 
 def _renumbered(content: bytes) -> bytes:
-    """Return a picture whose parts are numbered from 0, not on from that before it."""
+    """Return an SVG with element ids that start at 0, for reproducible files."""
     svg = content.decode()
     ids = dict.fromkeys(re.findall(r'id="((?:clip|gradient_)\d+)"', svg))
     for k, old in enumerate(ids):

@@ -1,9 +1,8 @@
-"""Panels as Vega-Lite specifications.
+"""Chart panels as Vega-Lite specifications.
 
-Plain dictionaries, one for the page and for files. A layer's data are columns (`x`,
-`y`, and `y2`, the other edge of an area). Files hold them as rows, thinned to what
-their pixels show; a page holds them as columns, which its script thins anew at every
-zoom.
+The same plain dictionaries serve pages and files. A layer's data are columns (`x`, `y`,
+and `y2`, the other edge of an area). Files store them as rows, thinned to the pixels; a
+page stores columns, and its script thins them at every zoom.
 """
 
 from __future__ import annotations
@@ -42,16 +41,16 @@ SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 FONT = "Liberation Sans, Helvetica Neue, Helvetica, Arial, sans-serif"
 WIDTH_PX = 900
 GAP_PX = 90
-"""Between panels side by side, with the labels of the right one's axis."""
+"""Gap between panels of a row, with the right panel's axis labels [px]."""
 
 MARGINS_PX = 80
-"""Left and right of the axes in an element of a page, at most."""
+"""Maximum sum of the left and right margins of axes on a page [px]."""
 
 MAX_CHARACTERS = 80
-"""Longer names of categories, all together, are written at an angle."""
+"""Total length of category names above which they are drawn at an angle."""
 
 FEW = 200
-"""Of fewer points each is drawn in full."""
+"""Number of points up to which each point is drawn as a marker."""
 
 _DASHES = {"solid": [1, 0], "dash": [7, 4], "dot": [2, 3]}
 _ALWAYS = {
@@ -78,13 +77,12 @@ _TIMES: dict[str, Json] = {
 }
 
 Paint = Callable[[str], str]
-"""Gives each colour as it is written: itself in files, a variable of the style on a
-page."""
+"""Function that maps a colour to its text in files or to a CSS variable on a page."""
 
 
 @dataclass
 class PanelSpec:
-    """A panel as Vega-Lite layers without data, their columns and tooltips."""
+    """A panel as Vega-Lite layers without data, with their columns and tooltips."""
 
     layers: list[Json] = field(default_factory=list)
     columns: list[tuple[dict[str, Array], str]] = field(default_factory=list)
@@ -93,7 +91,7 @@ class PanelSpec:
     def add(
         self, mark: Json, columns: dict[str, Array], how: str = "", **encoding: Any
     ) -> None:
-        """Add a layer: its mark, its columns, and how they are thinned."""
+        """Add a layer: mark, columns, and thinning method."""
         channels: Json = {"x": {"field": "x"}, "y": {"field": "y"}} | encoding
         self.layers.append({"mark": mark, "encoding": channels})
         self.columns.append((_short(columns), how))
@@ -101,7 +99,7 @@ class PanelSpec:
     def show(
         self, name: str, unit: str, digits: int | None, how: str, **columns: Array
     ) -> None:
-        """Add a line to what hovering shows; without digits three significant ones."""
+        """Add a tooltip line; without `digits` it has three significant ones."""
         self.hover.append(
             {
                 "name": name,
@@ -114,7 +112,7 @@ class PanelSpec:
 
 
 def _short(columns: dict[str, Array]) -> dict[str, Array]:
-    """Return columns with numbers of 32 bits, which no picture tells from more."""
+    """Return columns with 32-bit numbers, precise enough for images."""
     return {
         name: values.astype(np.float32) if values.dtype.kind == "f" else values
         for name, values in columns.items()
@@ -122,7 +120,7 @@ def _short(columns: dict[str, Array]) -> dict[str, Array]:
 
 
 def config(paint: Paint, background: str | None) -> Json:
-    """Return the settings of all figures."""
+    """Return the Vega-Lite configuration of all charts."""
     ink, muted, grid = paint(INK), paint(MUTED), paint(GRID)
     return {
         "background": background,
@@ -164,7 +162,7 @@ def config(paint: Paint, background: str | None) -> Json:
 
 
 def chart_spec(chart: Chart) -> Json:
-    """Return a chart as one specification, its data thinned to its pixels."""
+    """Return the specification of a chart, with data thinned to its pixels."""
     n = chart.n_columns
     width = (WIDTH_PX - (n - 1) * GAP_PX) // n
     return {
@@ -217,10 +215,7 @@ def milliseconds(values: Any) -> Any:
 
 
 def panel_spec(panel: Panel, width: int | str, paint: Paint) -> tuple[Json, PanelSpec]:
-    """Return a panel without its data, and what it draws.
-
-    Each layer's columns in their order.
-    """
+    """Return the specification of a panel without data, and its layers' columns."""
     drawn = PanelSpec()
     low, high = y_range(panel)
     bars = [
@@ -310,9 +305,9 @@ def _continuous(axis: Axis, low: Any, high: Any, style: Json) -> Json:
 
 
 def _names(panel: Panel, side: str) -> Json:
-    """Return the axis of names, in the order of the layers.
+    """Return the axis of categories, in the order of the layers.
 
-    Long ones are written at an angle.
+    Long names are drawn at an angle.
     """
     names = list(
         dict.fromkeys(str(v) for layer in panel.layers for v in getattr(layer, side))
@@ -338,7 +333,7 @@ def _names(panel: Panel, side: str) -> Json:
 
 
 def n_characters(names: list[str]) -> int:
-    """Return the characters of the names' widest lines, with two between."""
+    """Return the total characters of the names' widest lines, with gaps of two."""
     return sum(max(map(len, name.split("\n"))) + 2 for name in names)
 
 
@@ -523,7 +518,7 @@ def _carpet(drawn: PanelSpec, carpet: Carpet) -> None:
 
 
 def _cells(drawn: PanelSpec, carpet: Carpet, colour: Json) -> None:
-    """Draw a cell for each value, with the value in it."""
+    """Draw a cell with its text for each value."""
     x, y = np.tile(carpet.x, carpet.y.size), np.repeat(carpet.y, carpet.x.size)
     z = carpet.z.ravel()
     seen = np.isfinite(z)
@@ -540,7 +535,7 @@ def _cells(drawn: PanelSpec, carpet: Carpet, colour: Json) -> None:
 
 
 def _image(carpet: Carpet) -> str:
-    """Return the values as a PNG of palette colours, the first row below.
+    """Return the values as a PNG of palette colours, the first row at the bottom.
 
     Gaps are transparent.
     """
@@ -580,7 +575,7 @@ def _image(carpet: Carpet) -> str:
 
 
 def _legend(panel: Panel, width: int | str, paint: Paint) -> Iterator[Json]:
-    """Yield a layer that draws the legend alone, for several names."""
+    """Yield a layer that only draws the legend, for several names."""
     entries: dict[str, tuple[str, list[int], float, float]] = {}
     for layer in panel.layers:
         match layer:
