@@ -1,4 +1,4 @@
-"""From logged jobs to the classes of a scenario: rules, workload and node count."""
+"""Classes of logged jobs, by rule, workload and node count."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_CLASSES = 24
 
 
 def read_rules(path: Path | str) -> tuple[ClassRule, ...]:
-    """Read rules from YAML: a list of them, as ``replay.rules`` of a scenario has it."""  # noqa: E501
+    """Read rules from YAML: a list as in ``replay.rules`` of a scenario."""
     path = Path(path)
     such_as = "a list of rules such as '- workload: llama2_70b_lora'"
     data, lines = load_yaml_with_lines(path, such_as, (dict, list))
@@ -65,7 +65,7 @@ def group_jobs(
     slots_per_node: int = 1,
     words: Mapping[str, Sequence[str]] | None = None,
 ) -> JobGroups:
-    """Sort jobs into classes that a scenario can hold."""
+    """Group jobs into classes that a scenario can contain."""
     rule_of = assign_classes(jobs, types, rules, words)
     unmatched = rule_of == UNMATCHED
     too_wide = ~unmatched & (jobs.n_nodes > (pool_n_nodes or np.inf))
@@ -110,7 +110,7 @@ def group_jobs(
 
 
 def _distinct(*columns: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return the distinct rows of columns, in order, and which of them each row is."""
+    """Return the distinct rows of columns in order, and the index of each row."""
     code = np.zeros_like(columns[0])  # one number a row: far quicker to sort than rows
     for column in columns:
         code = code * (int(column.max()) + 1) + column
@@ -125,7 +125,7 @@ def _joined(
     used: BoolArray,
     max_classes: int,
 ) -> Int64Array:
-    """Return node counts, the rarest joined to the nearest of their workload."""
+    """Return node counts with the rarest merged into the nearest of their workload."""
     keys, inverse = _distinct(workload[used], n_nodes[used])
     held = np.bincount(inverse, node_time[used], keys.shape[1])
     joined = n_nodes.copy()
@@ -148,7 +148,7 @@ def _profile_counts(
     rules: Sequence[ClassRule],
     library: ProfileLibrary,
 ) -> Int64Array:
-    """Return the node count of the profiles that each job takes its power from."""
+    """Return the node count of each job's power profiles."""
     source = np.zeros(n_nodes.size, dtype=np.int64)
     for number, rule in enumerate(rules):
         rows = used & (rule_of == number)

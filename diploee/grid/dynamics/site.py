@@ -1,4 +1,4 @@
-"""A run's site in the steps of a simulator: from voltage and frequency to P and Q.
+"""Run's site inside a grid simulator: voltage and frequency in, P and Q out.
 
 The load is the run's own, before its first battery or ramp limit. Ride-through takes
 blocks of it off the grid and back; what is on the grid answers the voltage by what it
@@ -46,7 +46,7 @@ MIN_S = 1e-3
 
 @dataclass
 class SiteState(Brief):
-    """All that a site has of its past, and how it was opened.
+    """State of a site and its opening arguments.
 
     To be pickled or copied.
     """
@@ -62,7 +62,7 @@ class SiteState(Brief):
 
 
 class Site:
-    """A site that a simulator steps; `diploee.Run.site` and `Site.open` make one.
+    """Site stepped by a simulator, made by `diploee.Run.site` or `Site.open`.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class Site:
         state: SiteState | None = None,
         weather: Weather | None = None,
     ) -> Site:
-        """Open the site of a finished run, or go on from a state.
+        """Open the site of a finished run, or continue from a state.
 
         Parameters
         ----------
@@ -172,12 +172,12 @@ class Site:
 
     @property
     def state(self) -> SiteState:
-        """A copy of its state."""
+        """Copy of the site's state."""
         return deepcopy(self._state)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Assumptions of the answer, in words."""
+        """Assumptions of the response, as text."""
         reactive = (
             "reactive power goes with the parts of the load: the run has it as one sum"
         )
@@ -204,7 +204,7 @@ class Site:
     def step(
         self, time: float, voltage_pu: float, frequency_hz: float
     ) -> tuple[float, float]:
-        """Go on to a time, and return what the site draws then.
+        """Advance to a time and return the power that the site draws then.
 
         Parameters
         ----------
@@ -248,7 +248,7 @@ class Site:
         return power or self._go(of.time_s, voltage_pu, frequency)
 
     def _go(self, end_s: float, pu: float, frequency: float) -> tuple[float, float]:
-        """Go on to a time within a row; return P and Q [MW, Mvar] until then."""
+        """Advance to a time within a row and return P and Q [MW, Mvar] until then."""
         of, length_s = self._state, end_s - self._state.time_s
         columns = self._row()
         parts = {name: float(w[0]) for name, w in self._parts.powers(columns).items()}
@@ -316,7 +316,7 @@ class Site:
         return {name: max(fraction, 0.0) for name, fraction in on.items()}
 
     def _row(self) -> dict[str, Float64Array]:
-        """Return the columns of the row that the time is in."""
+        """Return the columns of the row that contains the time."""
         of, series = self._state, self._series
         row = of.first + int((of.time_s + TIE_S) / series.step_s)
         row, (first, read) = min(row, series.n_rows - 1), self._read
@@ -331,7 +331,7 @@ class Site:
         }
 
     def _arriving(self, columns: Mapping[str, Float64Array]) -> dict[str, Float64Array]:
-        """Return P and Q before the stages that are opened again."""
+        """Return P and Q upstream of the reopened stages."""
         return dict(
             zip((POWER, REACTIVE), (columns[n] for n in self._before), strict=False)
         )
@@ -342,13 +342,13 @@ _LATE: dict[str, Role | None] = {"it": "device", "motors": "cooling", "rest": "l
 
 
 def has_stores(run: RunFolder) -> bool:
-    """Return whether a run has a battery or ramp limit."""
+    """Return True if a run has a battery or a ramp limit."""
     names = run.series().check()
     return any(c.role in ("store", "hold") and c.name in names for c in run.columns)
 
 
 def _behind(run: RunFolder, weather: Weather | None) -> list[Any]:
-    """Return a run's stages from its first battery or ramp limit on, reopened."""
+    """Reopen a run's stages from its first battery or ramp limit on."""
     scenario, names = run.scenario, run.series().check()
     if not has_stores(run):
         return []

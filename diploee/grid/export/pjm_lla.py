@@ -1,4 +1,4 @@
-"""Build-out for a planner.
+"""Export of the build-out for planners.
 
 Rows of PJM's large-load workbook, and a ramp schedule as AEP asks for; both were seen
 in secondary sources [S2].
@@ -106,7 +106,7 @@ def write_pjm_lla(request: ExportRequest) -> WrittenFiles:
 def _highest(
     request: ExportRequest, steps_ms: Int64Array
 ) -> tuple[dict[int, float], Float64Array]:
-    """Return the highest powers [W] of local calendar years, and between steps."""
+    """Return the peak powers [W] of local calendar years, and between steps."""
     clock, zone = request.run.scenario.clock, request.run.scenario.facility.zone
     years: dict[int, float] = {}
     phase_w = np.zeros(steps_ms.size)
@@ -125,7 +125,7 @@ def _highest(
 
 
 def _steps(scenario: Scenario) -> tuple[Int64Array, Float64Array]:
-    """Return when nodes come to stand [ms], the first at 0, and their ratings [W]."""
+    """Return the installation times of nodes [ms], the first at 0, and ratings [W]."""
     added_w: dict[int, float] = {}
     for name, standing in scenario.standing_nodes().items():
         for time_ms, n_nodes in ((0, standing.first), *standing.added):
