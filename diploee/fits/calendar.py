@@ -175,7 +175,7 @@ def fit_calendar(
 ) -> CalendarFit:
     """Fit calendar weights to the jobs of clock hours."""
     wanted = wants_months(hours.month, hours.coverage, months)
-    allowed = _seen_details(hours, MIN_SIGHTINGS - ROUNDING)
+    allowed = _observed_details(hours, MIN_SIGHTINGS - ROUNDING)
     # Of a span too short for weeks, days are held out.
     length = HOURS_PER_WEEK if "day_and_hour" in allowed else HOURS_PER_DAY
     block = (hours.hour + EPOCH_HOUR_OF_WEEK) // length
@@ -197,11 +197,11 @@ def fit_step_calendar(
     """
     hours = steps.hourly()
     wanted = wants_months(hours.month, hours.coverage, months if has_dates else False)
-    allowed = _seen_details(hours, MIN_SIGHTINGS - ROUNDING)
+    allowed = _observed_details(hours, MIN_SIGHTINGS - ROUNDING)
     block = (hours.hour + EPOCH_HOUR_OF_WEEK) // HOURS_PER_WEEK
     # No week can be held out: the finest that was seen
     if len(allowed) < len(IN_WORDS):
-        allowed, block = _seen_details(hours, MIN_SEEN_H), np.zeros_like(block)
+        allowed, block = _observed_details(hours, MIN_SEEN_H), np.zeros_like(block)
     n_steps = np.rint(hours.coverage * (hours.step_ms / steps.step_ms))
     fitted = _fitted(hours, n_steps, block, allowed, wanted, months is None, choice)
     return CalendarFit(steps, np.ones(steps.counts.size), *fitted)
@@ -233,7 +233,7 @@ def _fitted(
     return shape, has_months, test
 
 
-def _seen_details(hours: Counts, least_h: float) -> tuple[Detail, ...]:
+def _observed_details(hours: Counts, least_h: float) -> tuple[Detail, ...]:
     """Return the details whose hours of the week (or day) were all observed.
 
     Coarsest first.

@@ -69,7 +69,7 @@ def table_of(
 def bounded(
     item: str, value: float, low: float, high: float, note: str = "", unit: str = ""
 ) -> Statistic:
-    """Return a value as text with its confidence limits, if it has any."""
+    """Return a statistic with its confidence limits, if it has any."""
     limits = f"{low:.4g} to {high:.4g}" if isfinite(high) else ""
     told = "; ".join(filter(None, (limits, note)))
     return Statistic(item, value, unit, told, pattern="{:.4g}")

@@ -148,7 +148,7 @@ def write_fragment(text: str, out: Path | None, force: bool) -> None:
 def naming_the_other_command(
     path: Path, command: FitCommand, name: str | None
 ) -> Iterator[None]:
-    """Return the name of the command that fits an unreadable file."""
+    """Name the fitting command in the error on an unreadable file."""
     own, others = (JOB_LOG_FORMATS, TRACE_FORMATS)[:: 1 if command == "fit" else -1]
     (other,) = (each for each in _KINDS if each != command)
     try:

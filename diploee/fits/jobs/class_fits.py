@@ -144,9 +144,7 @@ def fit_classes(
             if number not in means:
                 own = [duration_s[of_class[member]] for member in together_with]
                 wide = np.array([groups.n_nodes[member] for member in together_with])
-                means |= dict(
-                    zip(together_with, _drawn_together(own, wide), strict=True)
-                )
+                means |= dict(zip(together_with, _shrunk_means(own, wide), strict=True))
             fit = _scaled_to(own_s, tables[members], means[number])
         rows = np.flatnonzero(together & (class_of == number))
         of_arrays = None
@@ -183,7 +181,7 @@ def fit_classes(
     return tuple(result)
 
 
-def _drawn_together(
+def _shrunk_means(
     duration_s: Sequence[Float64Array], n_nodes: Int64Array
 ) -> list[float]:
     """Return the means of small classes, shrunk together as far as they are noise.

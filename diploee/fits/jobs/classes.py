@@ -81,12 +81,12 @@ def group_jobs(
     workload = np.where(used, of_rule[rule_of], -1)
     asked = jobs.slots(slots_per_node).astype(np.int64)
     node_time = asked.astype(np.float64) * jobs.duration_ms
-    n_nodes = _joined(workload, asked, node_time, used, max_classes)
+    n_nodes = _merge_node_counts(workload, asked, node_time, used, max_classes)
     source = _profile_counts(
         rule_of, -(-n_nodes // slots_per_node), used, rules, library
     )
 
-    result, inverse = _distinct(workload[used], n_nodes[used], source[used])
+    result, inverse = _distinct_rows(workload[used], n_nodes[used], source[used])
     pairs = list(zip(result[0].tolist(), result[1].tolist(), strict=True))
     for before, after in zip(range(len(pairs) - 1), range(1, len(pairs)), strict=True):
         if pairs[before] == pairs[after]:
@@ -109,7 +109,7 @@ def group_jobs(
     )
 
 
-def _distinct(*columns: Int64Array) -> tuple[Int64Array, Int64Array]:
+def _distinct_rows(*columns: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Return the distinct rows of columns in order, and the index of each row."""
     code = np.zeros_like(columns[0])  # one number a row: far quicker to sort than rows
     for column in columns:
@@ -118,7 +118,7 @@ def _distinct(*columns: Int64Array) -> tuple[Int64Array, Int64Array]:
     return np.stack([column[first] for column in columns]), inverse
 
 
-def _joined(
+def _merge_node_counts(
     workload: Int64Array,
     n_nodes: Int64Array,
     node_time: Float64Array,
@@ -126,7 +126,7 @@ def _joined(
     max_classes: int,
 ) -> Int64Array:
     """Return node counts with the rarest merged into the nearest of their workload."""
-    keys, inverse = _distinct(workload[used], n_nodes[used])
+    keys, inverse = _distinct_rows(workload[used], n_nodes[used])
     held = np.bincount(inverse, node_time[used], keys.shape[1])
     joined = n_nodes.copy()
     if keys.shape[1] <= max_classes:

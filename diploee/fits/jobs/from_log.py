@@ -119,7 +119,7 @@ def fit_from_log(
             f"facility.pools.{pool_name}.n_nodes to those of the log's machine"
         )
     if base is not None:
-        notes += _of_other_gpus(fit, base.facility, pool_name, library, named)
+        notes += _other_gpu_notes(fit, base.facility, pool_name, library, named)
     fit = replace(fit, notes=(*fit.notes, *notes))
     if fit.replay is not None:
         folder = out.parent if out else base.folder if base else Path()
@@ -177,10 +177,10 @@ def _why(taken: JobLogFit, law: JobLogFit, weeks: JobLogFit | None) -> Iterator[
         )
 
 
-def _of_other_gpus(
+def _other_gpu_notes(
     fit: JobLogFit, facility: Facility, pool: str, library: ProfileLibrary, named: Named
 ) -> Iterator[str]:
-    """Return a note that a run will refuse profiles of other GPUs."""
+    """Yield notes that a run will refuse profiles of other GPUs."""
     node = facility.node_type_of(pool)
     if facility.pools[pool].scale_profiles is not None or node.busy_power_factor != 1:
         return

@@ -65,12 +65,12 @@ def with_holdout(
         ),
     )
     result = tuple(
-        _compared(*forecast, rest, of_week[split:]) for forecast in forecasts
+        _compare_forecast(*forecast, rest, of_week[split:]) for forecast in forecasts
     )
     return replace(whole, holdout=result, held_out_h=n_hours - split)
 
 
-def _compared(
+def _compare_forecast(
     name: str,
     values: Float64Array,
     of_week: Int64Array,

@@ -355,7 +355,7 @@ def fit_requests(
         n_dead_hours=dead[0],
         n_gaps=dead[1],
         services=tuple(
-            _service(trace, index, output_lengths)
+            _fit_service(trace, index, output_lengths)
             for index in range(len(trace.services))
         ),
         confidence=confidence,
@@ -458,7 +458,9 @@ def _fluctuation(
     return fit_fluctuation(of_services, share[:, None] * expected, freedom, confidence)
 
 
-def _service(trace: RequestTrace, index: int, lengths: tuple[int, ...]) -> ServiceFit:
+def _fit_service(
+    trace: RequestTrace, index: int, lengths: tuple[int, ...]
+) -> ServiceFit:
     """Fit one service of a trace."""
     n_requests = float(trace.n_requests[index].sum())
     inputs = _summary(trace.input_tokens, index)

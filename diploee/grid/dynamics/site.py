@@ -78,8 +78,10 @@ class Site:
         self, run: RunFolder, state: SiteState, stages: Sequence[Stage]
     ) -> None:
         self._state, self._motor = state, Motor(state.nominal_hz)
-        self._series, self._behind = run.series(state.event_window), stages
-        behind = {column.name for stage in self._behind for column in stage.columns}
+        self._series, self._reopened_stages = run.series(state.event_window), stages
+        behind = {
+            column.name for stage in self._reopened_stages for column in stage.columns
+        }
         self._parts, names = LoadParts.of(run).without(behind), self._series.check()[1:]
         per = {column.name: column.per for column in run.columns}
         self._names = [
@@ -90,7 +92,9 @@ class Site:
         ]
         before = [column.name for column in BEFORE_STORES]
         self._before = [
-            n for n in (before if self._behind else (POWER, REACTIVE)) if n in names
+            n
+            for n in (before if self._reopened_stages else (POWER, REACTIVE))
+            if n in names
         ]
         self._read = (0, Block(0, 1, {POWER: np.empty(0)}))
 
@@ -136,7 +140,7 @@ class Site:
             If the run lacks the load before its stores, the instant is outside of it,
             or an argument isn't possible or there.
         """
-        behind = _behind(run, weather)
+        behind = _reopened_stages(run, weather)
         if state is not None:
             return cls(run, deepcopy(state), behind)
         if not (0 <= drives <= 1 and 0 < nominal_hz < inf):
@@ -165,7 +169,7 @@ class Site:
         if behind:
             for rows in series.blocks(site._names, rows=(0, first)):
                 at_ms = int(rows.starts_ms[0]) - series.start_ms
-                columns = {**rows.columns, **site._arriving(rows.columns)}
+                columns = {**rows.columns, **site._upstream_power(rows.columns)}
                 passed = Block(at_ms, series.step_ms, columns)
                 _, site._state.stages = Stages(behind).apply(passed, site._state.stages)
         return site
@@ -271,7 +275,7 @@ class Site:
             return sum(w * factor for w, factor in zip(power, factors, strict=True))
 
         load_w = sum(parts[name] for name in on)
-        arrives = self._arriving(columns)
+        arrives = self._upstream_power(columns)
         arrives[POWER] = arrives[POWER] + (drawn(parts, of_p) - load_w)
         if REACTIVE in arrives and load_w > 0:
             arrives[REACTIVE] = arrives[REACTIVE] * (drawn(parts, of_q) / load_w)
@@ -279,7 +283,7 @@ class Site:
         # A stage takes any length
         length_ms = cast(int, (length_s or MIN_S) * MS_PER_S)
         block, after = Block(at_ms, length_ms, {**columns, **arrives}), []
-        for stage, state in zip(self._behind, of.stages, strict=True):
+        for stage, state in zip(self._reopened_stages, of.stages, strict=True):
             block, (state,) = Stages([stage]).apply(block, (state,))
             after.append(state)
             roles = {column.role: column.name for column in stage.columns}
@@ -330,7 +334,9 @@ class Site:
             for name, values in read.columns.items()
         }
 
-    def _arriving(self, columns: Mapping[str, Float64Array]) -> dict[str, Float64Array]:
+    def _upstream_power(
+        self, columns: Mapping[str, Float64Array]
+    ) -> dict[str, Float64Array]:
         """Return P and Q upstream of the reopened stages."""
         return dict(
             zip((POWER, REACTIVE), (columns[n] for n in self._before), strict=False)
@@ -347,7 +353,7 @@ def has_stores(run: RunFolder) -> bool:
     return any(c.role in ("store", "hold") and c.name in names for c in run.columns)
 
 
-def _behind(run: RunFolder, weather: Weather | None) -> list[Any]:
+def _reopened_stages(run: RunFolder, weather: Weather | None) -> list[Any]:
     """Reopen a run's stages from its first battery or ramp limit on."""
     scenario, names = run.scenario, run.series().check()
     if not has_stores(run):

@@ -39,7 +39,7 @@ def write_pjm_lla(request: ExportRequest) -> WrittenFiles:
         rated_mw, _ = rated_of(request.run.metrics, facility)
         added_w = added_w * (rated_mw * W_PER_MW / facility.nodes_power_w)
         ratings = "rated power where the demand is taken, of the nodes that stand, MW"
-    years, phase_w = _highest(request, steps_ms)
+    years, phase_w = _yearly_peaks(request, steps_ms)
     standing_w = np.cumsum(added_w)
     end_of: dict[int, float] = {}
     for year in years:
@@ -103,7 +103,7 @@ def write_pjm_lla(request: ExportRequest) -> WrittenFiles:
     )
 
 
-def _highest(
+def _yearly_peaks(
     request: ExportRequest, steps_ms: Int64Array
 ) -> tuple[dict[int, float], Float64Array]:
     """Return the peak powers [W] of local calendar years, and between steps."""

@@ -289,7 +289,7 @@ def _perc1(window: _Window) -> WrittenFiles:
     """Write PERC1 by name, and as a record if the user gives its head."""
     request, of = window.request, LoadParts.of(window.request.run)
     options, values = request.options, dict(PERC1)
-    changed, notes = _perc1_of(
+    changed, notes = _perc1_parameters(
         request.run.scenario.facility.ride_through or {}, window, of
     )
     values |= changed
@@ -327,7 +327,7 @@ def _perc1(window: _Window) -> WrittenFiles:
     return WrittenFiles(files, tuple(f"perc1: {note}" for note in notes))
 
 
-def _perc1_of(
+def _perc1_parameters(
     settings: dict[str, RideThrough], window: _Window, of: LoadParts
 ) -> tuple[dict[str, float], list[str]]:
     """Return the PERC1 parameters of the largest stage, and the settings lost."""
@@ -488,7 +488,7 @@ def _linjbl(window: _Window) -> WrittenFiles:
                 "peak"
             ),
             "linjbl: PNNL's user model, which needs its DLL; constant power",
-            *_untrusted(window, max(hz, fast_hz)),
+            *_bandwidth_warnings(window, max(hz, fast_hz)),
         ),
     )
 
@@ -513,7 +513,7 @@ def _strongest_hz(p_mw: Float64Array, step_s: float) -> float | None:
     )
 
 
-def _untrusted(window: _Window, hz: float) -> Iterator[str]:
+def _bandwidth_warnings(window: _Window, hz: float) -> Iterator[str]:
     """Yield a warning if a line is above the trusted bandwidth of the profiles."""
     request = window.request
     support = profile_support(recorded_readings(request.run.manifest))

@@ -298,7 +298,9 @@ def export_run(
         request = ExportRequest(
             run, options, target, source, step_ms, spans, reactive, update
         )
-        content = _describe(fmt, request, _written(fmt, request), leap_rule)
+        content = _describe_export(
+            fmt, request, _write_checked(fmt, request), leap_rule
+        )
         if fmt.is_folder:
             write_json(sidecar_of(target, is_folder=True), content)
         else:
@@ -308,7 +310,7 @@ def export_run(
     return place
 
 
-def _written(fmt: Format, request: ExportRequest) -> WrittenFiles:
+def _write_checked(fmt: Format, request: ExportRequest) -> WrittenFiles:
     """Write an export, or raise if the writer fails or omits a step."""
 
     def error(text: str) -> InputError:
@@ -375,7 +377,7 @@ FIXED_OFFSET = "none: fixed UTC offset"
 INTERVAL = "each value is the mean over the step that starts at its stamp or position"
 
 
-def _describe(
+def _describe_export(
     fmt: Format, request: ExportRequest, written: WrittenFiles, leap_rule: str | None
 ) -> dict[str, Any]:
     """Return the content of the sidecar of a finished export."""

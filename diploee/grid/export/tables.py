@@ -71,7 +71,7 @@ def write_per_gpu(request: ExportRequest, header: tuple[str, str]) -> WrittenFil
             "of a pool), so there is no power per GPU of all; export 'openg2g-load' "
             "or 'playback'"
         )
-    n_gpus = _gpus_behind(request.run.scenario.facility, request.options.column)
+    n_gpus = _count_gpus(request.run.scenario.facility, request.options.column)
     if not n_gpus:
         raise InputError(
             f"{request.run.folder}: no node behind '{request.options.column}' has a "
@@ -104,7 +104,7 @@ def write_per_gpu(request: ExportRequest, header: tuple[str, str]) -> WrittenFil
     )
 
 
-def _gpus_behind(facility: Facility, column: str) -> int:
+def _count_gpus(facility: Facility, column: str) -> int:
     """Return the number of GPUs in a column's power: one pool's, or all GPUs."""
     of_pool = column.partition(".")[2]
     return sum(

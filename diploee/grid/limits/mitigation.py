@@ -439,7 +439,7 @@ class _Sizing:
         ]
 
     def smallest_stage(self) -> BatterySpec | None:
-        """Return the stage of the fastest control that keeps the limits.
+        """Return the stage of the loosest control that keeps the limits.
 
         None if none is needed. The ladder is halved at places that no limit sets: a
         tighter one ends at the same rung or a later one, even if rungs do not keep them

@@ -181,7 +181,7 @@ class LimitWatch(CheckedSeries):
 
 
 def asks_for_peak(limits: Limits, scenario: Scenario) -> bool:
-    """Return True if limits are in percent of a peak known from whole years."""
+    """Return True if limits depend on the peak of whole years."""
     of_site = scenario, scenario.step_ms, _ALL_SEEN, (1.0, "")
     known, unknown = (shown_at(*of_site, peak) for peak in (1.0, None))
     if known.whole_mw == unknown.whole_mw:
