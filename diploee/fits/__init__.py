@@ -1,4 +1,4 @@
-"""From logs and traces to what a scenario asks for: fits."""
+"""Fits of scenario parameters from logs and traces."""
 
 import lazy_loader
 

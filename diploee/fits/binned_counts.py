@@ -1,4 +1,4 @@
-"""Counts of jobs or requests over the steps of a span, in local time."""
+"""Counts of jobs or requests per time step of an interval, in local time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MONDAY_MS = 4 * MS_PER_DAY
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """Counts of each step of a span."""
+    """Counts of jobs or requests in each step of an interval."""
 
     step_ms: int  # length of a step [ms]
     start_ms: Int64Array  # start of each step in local time [ms since 1970]
@@ -45,12 +45,12 @@ class Counts:
 
     @property
     def hour_of_week(self) -> Int64Array:
-        """0 on Monday at 00:00, to 167."""
+        """Hour of the week, from 0 on Monday at 00:00 to 167."""
         return (self.hour + EPOCH_HOUR_OF_WEEK) % HOURS_PER_WEEK
 
     @property
     def month(self) -> Int64Array:
-        """0 in January, to 11."""
+        """Month of the year, from 0 in January to 11."""
         return month_of_year(self.start_ms.astype("datetime64[ms]"))
 
     @property
@@ -84,7 +84,7 @@ def count_hours(
     used: BoolArray | None = None,
     zone: Zone | None = None,
 ) -> tuple[Counts, BoolArray]:
-    """Count submissions per local clock hour, and return which of them the span holds.
+    """Count submissions per local clock hour, and return the hours covered.
 
     The span begins and ends where the user says. Where it is not given, the log is
     taken to begin half a mean distance of submissions before its first, and to end as
@@ -134,7 +134,7 @@ def count_hours(
 
 
 def steps_of(trace: RequestTrace, zero_hour_of_week: float = 0.0) -> Counts:
-    """Return the requests of all steps of a trace.
+    """Return the requests of a trace in all steps.
 
     One without dates begins on `MONDAY_MS`.
     """

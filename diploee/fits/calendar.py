@@ -1,4 +1,4 @@
-"""Calendar weights of counts: how the rate varies over the week and the months.
+"""Calendar weights of counts: variation of the rate over week and months.
 
 The expected count of a step is a product, rate x weight of its hour of the week x
 weight of its month; which weights the week has is chosen by what predicts
@@ -57,7 +57,7 @@ DAYS_OF_MONTH = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 
 
 class FitChoices(Choices):
-    """Options of fits of logs and of traces: span, calendar, level of the limits."""
+    """Options of fits: time span, calendar, and level of the confidence limits."""
 
     start: datetime | None = unset("Trim: start, local time.")
     end: datetime | None = unset("Trim: end, local time.")
@@ -72,7 +72,7 @@ class FitChoices(Choices):
 
 @dataclass(frozen=True)
 class MonthTest:
-    """Whether months differ: an analysis of variance."""
+    """Analysis of variance that tests for a difference between months."""
 
     ratio: float  # mean square between months over that within them (F)
     freedom: tuple[int, int]  # degrees of freedom of both
@@ -102,7 +102,7 @@ class CalendarFit:
 
     @property
     def detail(self) -> Detail:
-        """Which weights the week has."""
+        """Level of detail of the weekly weights."""
         return self.shape.detail
 
     @property
@@ -145,7 +145,7 @@ class CalendarFit:
 
     @property
     def of_month(self) -> Float64Array:
-        """Factor of the group of each step: its month, where months are fitted."""
+        """Factor of each step's group: its month, if months are fitted."""
         group = (
             self.steps.month if self.has_months else np.zeros_like(self.steps.start_ms)
         )
@@ -175,7 +175,7 @@ def fit_calendar(
 ) -> CalendarFit:
     """Fit calendar weights to the jobs of clock hours."""
     wanted = wants_months(hours.month, hours.coverage, months)
-    allowed = _seen_details(hours, MIN_SIGHTINGS - ROUNDING)
+    allowed = _observed_details(hours, MIN_SIGHTINGS - ROUNDING)
     # Of a span too short for weeks, days are held out.
     length = HOURS_PER_WEEK if "day_and_hour" in allowed else HOURS_PER_DAY
     block = (hours.hour + EPOCH_HOUR_OF_WEEK) // length
@@ -197,11 +197,11 @@ def fit_step_calendar(
     """
     hours = steps.hourly()
     wanted = wants_months(hours.month, hours.coverage, months if has_dates else False)
-    allowed = _seen_details(hours, MIN_SIGHTINGS - ROUNDING)
+    allowed = _observed_details(hours, MIN_SIGHTINGS - ROUNDING)
     block = (hours.hour + EPOCH_HOUR_OF_WEEK) // HOURS_PER_WEEK
     # No week can be held out: the finest that was seen
     if len(allowed) < len(IN_WORDS):
-        allowed, block = _seen_details(hours, MIN_SEEN_H), np.zeros_like(block)
+        allowed, block = _observed_details(hours, MIN_SEEN_H), np.zeros_like(block)
     n_steps = np.rint(hours.coverage * (hours.step_ms / steps.step_ms))
     fitted = _fitted(hours, n_steps, block, allowed, wanted, months is None, choice)
     return CalendarFit(steps, np.ones(steps.counts.size), *fitted)
@@ -216,7 +216,7 @@ def _fitted(
     are_tested: bool,
     choice: CalendarChoice,
 ) -> tuple[WeekShape, bool, MonthTest | None]:
-    """Fit the week, and the months where wanted and different."""
+    """Fit the weights of the week, and of months if requested and different."""
     counts, slot = hours.counts, hours.hour_of_week
 
     def shape_of(group: Int64Array) -> WeekShape:
@@ -233,8 +233,8 @@ def _fitted(
     return shape, has_months, test
 
 
-def _seen_details(hours: Counts, least_h: float) -> tuple[Detail, ...]:
-    """Return the details whose hours of the week (or of the day) were all seen.
+def _observed_details(hours: Counts, least_h: float) -> tuple[Detail, ...]:
+    """Return the details whose hours of the week (or day) were all observed.
 
     Coarsest first.
     """
@@ -249,7 +249,7 @@ def _seen_details(hours: Counts, least_h: float) -> tuple[Detail, ...]:
 def wants_months(
     month: Int64Array, coverage: Float64Array, months: bool | None
 ) -> bool:
-    """Return whether to fit weights of the months.
+    """Return True if weights of the months are to be fitted.
 
     As asked, or where the span covers them.
     """
@@ -265,7 +265,7 @@ def wants_months(
 
 
 def covers_months(month: Int64Array, coverage: Float64Array) -> bool:
-    """Return whether every calendar month was observed for `MIN_DAYS_OF_MONTH` days."""
+    """Return True if each month was observed for `MIN_DAYS_OF_MONTH` days."""
     seen = np.bincount(month, coverage, MONTHS_PER_YEAR)
     return bool(seen.min() >= MIN_DAYS_OF_MONTH * HOURS_PER_DAY - ROUNDING)
 
@@ -315,7 +315,7 @@ def week_limits(
     day_dispersion: float = 0.0,
     factor: float = 1.0,
 ) -> tuple[Float64Array, Float64Array]:
-    """Return the confidence limits of the weights of the hours of the week.
+    """Compute confidence limits of the weights of the hours of the week.
 
     The total that a weight comes from is Poisson, or negative binomial with a shape of
     (number of its hours) / dispersion; the limits are exact, as Garwood's (1936) and as
@@ -367,7 +367,7 @@ def week_limits(
 def month_limits(
     fit: CalendarFit, confidence: float, factor: float | None = None
 ) -> tuple[Float64Array | None, Float64Array | None]:
-    """Return the confidence limits of the months' weights.
+    """Compute confidence limits of the months' weights.
 
     The variance of counts is `factor` times that of Poisson counts, by default that of
     daily ones.
@@ -384,7 +384,7 @@ def month_limits(
 
 
 def _daily_scatter(fit: CalendarFit) -> float:
-    """Return the variance of daily counts about the calendar over their mean.
+    """Return the variance of daily counts about the calendar, over their mean.
 
     1 for Poisson.
     """

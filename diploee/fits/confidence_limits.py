@@ -1,4 +1,4 @@
-"""Confidence limits of counted totals and shares, and of blocks."""
+"""Confidence limits of counts and fractions, and jackknife errors of blocks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def jackknife_error(without: Float64Array) -> Float64Array:
 def poisson_limits(
     total: Float64Array, factor: float, confidence: float
 ) -> tuple[Float64Array, Float64Array]:
-    """Return confidence limits of totals whose variance is factor x mean.
+    """Return confidence limits of totals with a variance of factor x mean.
 
     Divided by the factor they are taken as Poisson, whose limits are exact (Garwood
     1936).
@@ -43,7 +43,7 @@ def poisson_limits(
 def negative_binomial_limits(
     total: Float64Array, shape: Float64Array, confidence: float
 ) -> tuple[Float64Array, Float64Array]:
-    """Return limits of the mean.
+    """Return confidence limits of a negative binomial mean.
 
     The distribution's tails are incomplete beta functions.
     """
@@ -58,7 +58,7 @@ def negative_binomial_limits(
 def share_limits(
     kind: Int64Array, day: Int64Array, n_kinds: int, confidence: float
 ) -> tuple[Float64Array, Float64Array, Float64Array]:
-    """Return the shares of kinds among jobs, and their confidence limits.
+    """Return the fractions of kinds among jobs, and their confidence limits.
 
     Users submit many jobs of a kind at once, so that shares scatter more than
     independent draws. Their variance is taken from day to day, as of a ratio of totals
@@ -91,7 +91,7 @@ def share_limits(
 def total_limits(
     seen: Float64Array, expected: Float64Array, confidence: float
 ) -> tuple[float, float]:
-    """Return factors on a total that bound it, from the scatter of batches."""
+    """Return confidence factors of a total, from the dispersion of batches."""
     total, n = float(seen.sum()), seen.size
     if n > 1:
         error = float(np.sqrt(((seen - expected) ** 2).sum() * n / (n - 1))) / total
@@ -102,7 +102,7 @@ def total_limits(
 
 
 def closed_shares(shares: Sequence[float] | Float64Array, digits: int) -> list[float]:
-    """Return shares that are rounded and sum to 1.
+    """Return rounded fractions that sum to 1.
 
     The largest takes what rounding left over.
     """

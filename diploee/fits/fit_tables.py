@@ -1,4 +1,4 @@
-"""Fitted weights and limits, as figures and as keys of a stream."""
+"""Tables and scenario keys of fitted weights and their limits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from diploee.runs.sections import SectionTable, Statistic
 
 
 def numbers_of(summary: dict[str, Any]) -> dict[str, Any]:
-    """Return a fit as plain data for JSON; what is infinite or not known is None."""
+    """Return a fit as plain data for JSON, with None for infinite or unknown values."""
     result: dict[str, Any] = to_jsonable_python(
         summary, inf_nan_mode="null", fallback=lambda values: values.tolist()
     )
@@ -30,7 +30,7 @@ def calendar_dict(
     month: tuple[Float64Array | None, ...],
     weeks: WeekFit | None,
 ) -> dict[str, Any]:
-    """Return weights of a fit with their limits, and how months and weeks differ."""
+    """Return fitted weights with limits, and tests of months and weeks."""
     of_weeks = None if weeks is None else vars(weeks).copy()
     if of_weeks is not None:
         del of_weeks["factor"]
@@ -51,7 +51,7 @@ def calendar_dict(
 def table_of(
     title: str, rows: Iterable[Mapping[str, Any]], first: str = "figure"
 ) -> SectionTable:
-    """Return numbers by name as a table.
+    """Return named numbers as a table.
 
     The first of each row is whose they are; `first` heads their column.
     """
@@ -69,14 +69,14 @@ def table_of(
 def bounded(
     item: str, value: float, low: float, high: float, note: str = "", unit: str = ""
 ) -> Statistic:
-    """Return a figure with its confidence limits, where it has any."""
+    """Return a statistic with its confidence limits, if it has any."""
     limits = f"{low:.4g} to {high:.4g}" if isfinite(high) else ""
     told = "; ".join(filter(None, (limits, note)))
     return Statistic(item, value, unit, told, pattern="{:.4g}")
 
 
 def calendar_figures(fit: CalendarFit, weeks: WeekFit | None) -> Iterator[Statistic]:
-    """Yield which weights were taken, and why, and how weeks differ."""
+    """Yield the chosen weights, the reason, and the differences between weeks."""
     told = (f"{IN_WORDS[d]} {value:.4g}" for d, value in fit.shape.deviance.items())
     why = ", ".join(told)
     if why:
@@ -108,12 +108,12 @@ def calendar_figures(fit: CalendarFit, weeks: WeekFit | None) -> Iterator[Statis
 
 
 def rounded(value: float, digits: int) -> float:
-    """Return a number of some significant digits."""
+    """Return a number rounded to significant digits."""
     return float(f"{value:.{digits}g}")
 
 
 def calendar_entry(fit: CalendarFit, weeks: WeekFit | None) -> dict[str, Any]:
-    """Return a stream's key `calendar`; nothing of a flat one."""
+    """Return a stream's key `calendar`, empty for a flat calendar."""
 
     def weights(values: Float64Array) -> list[float]:
         return [rounded(value, 5) for value in values.tolist()]

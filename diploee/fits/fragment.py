@@ -1,4 +1,4 @@
-"""A learned stream as a piece of a scenario, or as the whole.
+"""YAML of a fitted stream: a scenario snippet, or a complete scenario.
 
 Its pool, its YAML, its files.
 """
@@ -39,13 +39,13 @@ WIDTH = 100
 def check_place(
     out: Path | None, force: bool, *inputs: Path | str | None, named: Named = str
 ) -> None:
-    """Raise `InputError`, before any work, if a fragment can't go to a place."""
+    """Raise `InputError` early if a snippet can't be written to a path."""
     if out is not None:
         check_output_file(out, force, inputs=inputs, option=named("out"))
 
 
 class Target(NamedTuple):
-    """Where a fitted stream goes."""
+    """Target of a fitted stream."""
 
     scenario: Scenario | Path | str | None  # what it is for, if it is known
     pool: str | None  # its pool
@@ -60,7 +60,7 @@ def pool_of(
     default: str = "main",
     named: Named = str,
 ) -> tuple[Scenario | None, str]:
-    """Return the scenario that a stream is for, if any, and the stream's pool."""
+    """Return the stream's scenario, if any, and its pool."""
     if scenario is None:
         return None, pool or default
     base = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
@@ -83,7 +83,7 @@ def stream_yaml(
     target: Target,
     base: Scenario | None,
 ) -> str:
-    """Return a stream as YAML below its comments, a whole scenario for a base's file.
+    """Return a stream as YAML below its comments, or a base's whole scenario.
 
     The streams of its pool give way to it, those of other pools stay; relative names of
     files start from the new folder.
@@ -138,7 +138,7 @@ def _rebase_paths(folder: Path, old: Path, data: Any) -> Any:
 
 
 def write_fragment(text: str, out: Path | None, force: bool) -> None:
-    """Write a fragment where it was asked for."""
+    """Write a scenario snippet to the requested path."""
     if out is not None:
         with whole_file(out, force) as path:
             path.write_text(text, encoding="utf-8")
@@ -148,7 +148,7 @@ def write_fragment(text: str, out: Path | None, force: bool) -> None:
 def naming_the_other_command(
     path: Path, command: FitCommand, name: str | None
 ) -> Iterator[None]:
-    """Name the command that fits a file which this one can't read."""
+    """Name the fitting command in the error on an unreadable file."""
     own, others = (JOB_LOG_FORMATS, TRACE_FORMATS)[:: 1 if command == "fit" else -1]
     (other,) = (each for each in _KINDS if each != command)
     try:
@@ -167,7 +167,7 @@ def naming_the_other_command(
 
 
 def _recognised(formats: Formats[Any], path: Path) -> str | None:
-    """Return which of some formats a file or folder is of, None if it is of none."""
+    """Return the detected format of a file or folder, or None."""
     if path.is_dir():
         name = servegen.FORMAT.name
         return (

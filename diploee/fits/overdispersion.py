@@ -1,4 +1,4 @@
-"""How counts scatter about what is expected of them: as Poisson counts, or more.
+"""Overdispersion of job counts: variance beyond Poisson by hour, day and week.
 
 Jobs by the hour and by the day: the rate of an hour is taken as calendar x factor of
 the hour x factor of the day (x factor of the week), gamma distributed with mean 1 and
@@ -35,7 +35,7 @@ FEWEST = 10
 
 @dataclass(frozen=True)
 class Dispersion:
-    """Scatter of independent counts about their expectation."""
+    """Dispersion of independent counts about their expectation."""
 
     # Variance over mean given the weights (Pearson's chi-square over its degrees of
     # freedom), 1 for Poisson, and its confidence limits, by the scatter of its own
@@ -54,7 +54,7 @@ class Dispersion:
 def dispersion_of(
     counts: Float64Array, expected: Float64Array, n_weights: float, confidence: float
 ) -> Dispersion:
-    """Return how counts scatter around expectations that were fitted to them."""
+    """Compute the dispersion of counts about their fitted expectations."""
     counts, expected = counts[expected > 0], expected[expected > 0]
     freedom = counts.size - n_weights
     nan = float("nan")
@@ -87,7 +87,7 @@ def _poisson_p_value(
 
 @dataclass(frozen=True)
 class DispersionFit:
-    """Scatter of hourly counts about their calendar.
+    """Dispersion of hourly counts about their calendar.
 
     Limits leave out each week (or day, of short spans) in turn (jackknife, Efron and
     Stein 1981).

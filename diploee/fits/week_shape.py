@@ -1,4 +1,4 @@
-"""Which calendar of a week predicts.
+"""Selection of the weekly calendar with the best prediction.
 
 Flat, by the hour, day times hour, or all 168 hours, smoothed. Free weights of 168 hours
 follow the noise of each hour, and most of all bursts. The calendar is chosen by what it
@@ -42,7 +42,7 @@ TOLERANCE = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class WeekShape:
-    """Fitted rates of the hours of the week, and of groups that multiply them."""
+    """Fitted rates of the hours of the week, and factors of groups of steps."""
 
     detail: Detail  # which weights the hours have
     # Rate per unit of exposure in each hour of the week, Monday 00:00 first

@@ -1,4 +1,4 @@
-"""How weeks differ: size and correlation of the weekly means about a fitted calendar.
+"""Differences between weeks: size and correlation of weekly means.
 
 A week's count over its expectation is taken as normal: a mean, the week's own factor
 with the variance and correlation of `WeekToWeek`, and noise as large as the days within
@@ -43,7 +43,7 @@ log by any factor."""
 
 @dataclass(frozen=True, eq=False)
 class WeekFit:
-    """How weeks differ."""
+    """Fitted size and correlation of the differences between weeks."""
 
     n_weeks: int  # whole calendar weeks, Monday to Sunday, that were seen
     # Relative standard deviation of weekly means, less for its uncertainty, and its
@@ -81,7 +81,7 @@ def fit_weeks(
     expected: Float64Array,
     confidence: float,
 ) -> WeekFit | None:
-    """Estimate how weeks differ."""
+    """Estimate the size and correlation of the differences between weeks."""
     day = start_ms // MS_PER_DAY + _EPOCH_DAY
     begin_ms, end_ms = int(start_ms[0]), int(start_ms[-1]) + step_ms
     first = -(

@@ -1,1 +1,1 @@
-"""Questions of a planner to a run: limits, dynamics, exports."""
+"""Grid studies of a run: limits, ride-through and exports."""

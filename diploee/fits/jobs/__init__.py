@@ -1,1 +1,1 @@
-"""Fitting job logs: from a scheduler's records to distributions."""
+"""Fits of job logs: distributions from the records of a scheduler."""

@@ -1,4 +1,4 @@
-"""When jobs are submitted.
+"""Fit of job arrivals.
 
 Calendar weights, daily count, how hours and days scatter about it.
 """
@@ -69,7 +69,7 @@ class JobFitOptions(FitChoices):
 
 @dataclass(frozen=True, eq=False)
 class ArrivalFit(Brief):
-    """When jobs are submitted."""
+    """Fitted process of job submissions."""
 
     # Submissions per clock hour; jobs that come together, as an array, are one
     hours: Counts

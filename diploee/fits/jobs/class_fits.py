@@ -1,4 +1,4 @@
-"""The classes of a scenario as a log has them.
+"""Fits of the job classes of a log.
 
 Shares, durations, and jobs that come together.
 """
@@ -49,7 +49,7 @@ SIZE_STEP = 1.25
 
 @dataclass(frozen=True, eq=False)
 class NodeCountFit:
-    """Shares of the node counts among the jobs, as logged, with limits.
+    """Fractions of the node counts among the logged jobs, with limits.
 
     Parts where allocated.
     """
@@ -62,7 +62,7 @@ class NodeCountFit:
 
 @dataclass(frozen=True)
 class ClassFit(Brief):
-    """A class of jobs: what a scenario's class takes, with limits and durations."""
+    """Fitted job class: scenario keys, with limits and durations."""
 
     workload: str  # workload of the profiles
     n_nodes: int  # nodes of a job
@@ -144,9 +144,7 @@ def fit_classes(
             if number not in means:
                 own = [duration_s[of_class[member]] for member in together_with]
                 wide = np.array([groups.n_nodes[member] for member in together_with])
-                means |= dict(
-                    zip(together_with, _drawn_together(own, wide), strict=True)
-                )
+                means |= dict(zip(together_with, _shrunk_means(own, wide), strict=True))
             fit = _scaled_to(own_s, tables[members], means[number])
         rows = np.flatnonzero(together & (class_of == number))
         of_arrays = None
@@ -183,10 +181,10 @@ def fit_classes(
     return tuple(result)
 
 
-def _drawn_together(
+def _shrunk_means(
     duration_s: Sequence[Float64Array], n_nodes: Int64Array
 ) -> list[float]:
-    """Return the means of small classes, drawn together as far as they are noise.
+    """Return the means of small classes, shrunk together as far as they are noise.
 
     The best linear prediction (Bühlmann 1967): a class of n jobs keeps the part t**2 /
     (t**2 + s**2 / n) of its distance from the common mean, with the variances s**2
@@ -228,7 +226,7 @@ def _scaled_to(
 def _tables(
     groups: JobGroups, n_jobs: Int64Array
 ) -> dict[int, tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Return, for each class, whose node time it keeps and whose jobs it uses.
+    """Return the source of node time and of jobs for each class.
 
     A class of enough jobs has its own. Others join those of the next widths of their
     workload until they are enough; what is left over takes the table next to it.
@@ -254,7 +252,7 @@ def _tables(
 def fit_node_counts(
     jobs: JobRecords, day: Int64Array, confidence: float, slots: int = 1
 ) -> NodeCountFit:
-    """Return the shares of the node counts among jobs.
+    """Return the fractions of the node counts among jobs.
 
     `day` and limits as in `fit_classes`.
     """
@@ -264,7 +262,7 @@ def fit_node_counts(
 
 
 def find_arrays(jobs: JobRecords, class_of: Int16Array, span_ms: float) -> Int64Array:
-    """Tell which jobs were submitted together.
+    """Identify the jobs that were submitted together.
 
     Jobs of one user, kind and width whose submissions are `GAP_MS` apart at most,
     `USER_GAP_MS` where users are known; of one stamp, where all stamps are whole
@@ -297,13 +295,13 @@ def find_arrays(jobs: JobRecords, class_of: Int16Array, span_ms: float) -> Int64
 
 
 def in_arrays(array: Int64Array) -> BoolArray:
-    """Return which jobs were submitted with others."""
+    """Return a mask of the jobs that were submitted with others."""
     together: BoolArray = np.bincount(array)[array] > 1
     return together
 
 
 def size_shares(array: Int64Array) -> dict[int, float]:
-    """Return the shares of arrays by size, neighbouring large sizes joined.
+    """Return the fractions of arrays by size, with neighbouring large sizes merged.
 
     Their jobs stay.
     """

@@ -1,4 +1,4 @@
-"""From logged jobs to the classes of a scenario: rules, workload and node count."""
+"""Classes of logged jobs, by rule, workload and node count."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_CLASSES = 24
 
 
 def read_rules(path: Path | str) -> tuple[ClassRule, ...]:
-    """Read rules from YAML: a list of them, as ``replay.rules`` of a scenario has it."""  # noqa: E501
+    """Read rules from YAML: a list as in ``replay.rules`` of a scenario."""
     path = Path(path)
     such_as = "a list of rules such as '- workload: llama2_70b_lora'"
     data, lines = load_yaml_with_lines(path, such_as, (dict, list))
@@ -65,7 +65,7 @@ def group_jobs(
     slots_per_node: int = 1,
     words: Mapping[str, Sequence[str]] | None = None,
 ) -> JobGroups:
-    """Sort jobs into classes that a scenario can hold."""
+    """Group jobs into classes that a scenario can contain."""
     rule_of = assign_classes(jobs, types, rules, words)
     unmatched = rule_of == UNMATCHED
     too_wide = ~unmatched & (jobs.n_nodes > (pool_n_nodes or np.inf))
@@ -81,12 +81,12 @@ def group_jobs(
     workload = np.where(used, of_rule[rule_of], -1)
     asked = jobs.slots(slots_per_node).astype(np.int64)
     node_time = asked.astype(np.float64) * jobs.duration_ms
-    n_nodes = _joined(workload, asked, node_time, used, max_classes)
+    n_nodes = _merge_node_counts(workload, asked, node_time, used, max_classes)
     source = _profile_counts(
         rule_of, -(-n_nodes // slots_per_node), used, rules, library
     )
 
-    result, inverse = _distinct(workload[used], n_nodes[used], source[used])
+    result, inverse = _distinct_rows(workload[used], n_nodes[used], source[used])
     pairs = list(zip(result[0].tolist(), result[1].tolist(), strict=True))
     for before, after in zip(range(len(pairs) - 1), range(1, len(pairs)), strict=True):
         if pairs[before] == pairs[after]:
@@ -109,8 +109,8 @@ def group_jobs(
     )
 
 
-def _distinct(*columns: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return the distinct rows of columns, in order, and which of them each row is."""
+def _distinct_rows(*columns: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Return the distinct rows of columns in order, and the index of each row."""
     code = np.zeros_like(columns[0])  # one number a row: far quicker to sort than rows
     for column in columns:
         code = code * (int(column.max()) + 1) + column
@@ -118,15 +118,15 @@ def _distinct(*columns: Int64Array) -> tuple[Int64Array, Int64Array]:
     return np.stack([column[first] for column in columns]), inverse
 
 
-def _joined(
+def _merge_node_counts(
     workload: Int64Array,
     n_nodes: Int64Array,
     node_time: Float64Array,
     used: BoolArray,
     max_classes: int,
 ) -> Int64Array:
-    """Return node counts, the rarest joined to the nearest of their workload."""
-    keys, inverse = _distinct(workload[used], n_nodes[used])
+    """Return node counts with the rarest merged into the nearest of their workload."""
+    keys, inverse = _distinct_rows(workload[used], n_nodes[used])
     held = np.bincount(inverse, node_time[used], keys.shape[1])
     joined = n_nodes.copy()
     if keys.shape[1] <= max_classes:
@@ -148,7 +148,7 @@ def _profile_counts(
     rules: Sequence[ClassRule],
     library: ProfileLibrary,
 ) -> Int64Array:
-    """Return the node count of the profiles that each job takes its power from."""
+    """Return the node count of each job's power profiles."""
     source = np.zeros(n_nodes.size, dtype=np.int64)
     for number, rule in enumerate(rules):
         rows = used & (rule_of == number)

@@ -1,4 +1,4 @@
-"""Quantile tables of job durations, and how well they fit; classes may share one."""
+"""Quantile tables of job durations, with their goodness of fit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_POINTS = 20_000
 
 @dataclass(frozen=True)
 class DurationFit:
-    """A model of the durations of some jobs."""
+    """Fitted distribution of job durations."""
 
     model: DurationModel  # the model
     n_jobs: int  # jobs that it was fitted to
@@ -40,7 +40,7 @@ class DurationFit:
 
 
 def fit_durations(duration_s: Float64Array) -> DurationFit:
-    """Return quantiles of durations, and how well they fit."""
+    """Fit quantiles of durations, and measure their goodness of fit."""
     model = fit_quantiles(duration_s)
     return DurationFit(
         model=model,

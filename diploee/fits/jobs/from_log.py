@@ -1,4 +1,4 @@
-"""From a job log to the stream of a scenario, for the command and for Python."""
+"""Fit of a job log as the stream of a scenario, for the command and for Python."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def fit_from_log(
     workload: str | None = None,
     rules: Path | str | Sequence[ClassRule] | None = None,
 ) -> JobLogFit:
-    """Read and fit a job log, compare the fit with it, and make a stream of it."""
+    """Read and fit a job log, compare the fit with the log, and build a stream."""
     scenario, pool, _, out, named = target
     chosen = _rules(workload, rules, library, named)
     base, pool_name = pool_of(scenario, pool, named=named)
@@ -119,7 +119,7 @@ def fit_from_log(
             f"facility.pools.{pool_name}.n_nodes to those of the log's machine"
         )
     if base is not None:
-        notes += _of_other_gpus(fit, base.facility, pool_name, library, named)
+        notes += _other_gpu_notes(fit, base.facility, pool_name, library, named)
     fit = replace(fit, notes=(*fit.notes, *notes))
     if fit.replay is not None:
         folder = out.parent if out else base.folder if base else Path()
@@ -138,7 +138,7 @@ def _replay(
     rules: Sequence[ClassRule],
     choices: JobFitOptions,
 ) -> dict[str, Any]:
-    """Return the `replay` of a stream that plays fitted weeks in random order."""
+    """Return the `replay` of a stream that replays fitted weeks in random order."""
     replay = JobReplay(
         log=str(log.absolute()),
         format=log_format or read.log_format,
@@ -177,10 +177,10 @@ def _why(taken: JobLogFit, law: JobLogFit, weeks: JobLogFit | None) -> Iterator[
         )
 
 
-def _of_other_gpus(
+def _other_gpu_notes(
     fit: JobLogFit, facility: Facility, pool: str, library: ProfileLibrary, named: Named
 ) -> Iterator[str]:
-    """Say that a run will refuse the profiles, as the pool has other GPUs."""
+    """Yield notes that a run will refuse profiles of other GPUs."""
     node = facility.node_type_of(pool)
     if facility.pools[pool].scale_profiles is not None or node.busy_power_factor != 1:
         return
@@ -199,7 +199,7 @@ def _of_other_gpus(
 def _as_replayed(
     base: Scenario | None, reading: Mapping[str, Any]
 ) -> tuple[str | None, dict[str, Any]]:
-    """Return how to read the log.
+    """Return the reading options of the log.
 
     As given, else as the scenario's only replay of a log says.
     """

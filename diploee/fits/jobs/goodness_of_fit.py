@@ -1,4 +1,4 @@
-"""Log, fragment and generated years side by side.
+"""Comparison of a log with its fit and with generated years.
 
 Whether what was learned gives the log again.
 """
@@ -51,7 +51,7 @@ WIDTH_STEP = 4
 
 @stage("compare")
 def with_generated_years(fit: JobLogFit, library: ProfileLibrary) -> JobLogFit:
-    """Return a fit with the figures of its log, its fragment and generated years.
+    """Return a fit with statistics of its log, its snippet and generated years.
 
     Busy nodes are those that the jobs ask for, as if each started when it was
     submitted: how long they wait is the scheduler's. Dispersion is the variance over
@@ -128,7 +128,7 @@ def with_generated_years(fit: JobLogFit, library: ProfileLibrary) -> JobLogFit:
 
 
 def generated_busy_nodes(fit: JobLogFit, library: ProfileLibrary) -> Float64Array:
-    """Return the hourly busy nodes of generated years, from a Monday on.
+    """Return the hourly busy nodes of generated years, starting on a Monday.
 
     Without a warm-up week.
     """
@@ -164,7 +164,7 @@ def worst_error(fit: JobLogFit) -> float:
 def _generated(
     fit: JobLogFit, library: ProfileLibrary, n_days: int, n_nodes: int
 ) -> tuple[LoggedJobs, Float64Array]:
-    """Return jobs that the stream gives, and the fitted weights of their hours."""
+    """Return generated jobs of the stream, and the fitted weights of their hours."""
     node_type = {
         "n_gpus": fit.gpus_per_node or 1,
         "gpu_tdp_w": 1,
@@ -220,7 +220,7 @@ def _range(widths: list[int], group: int) -> str:
 def _figures(
     jobs: LoggedJobs, n_hours: int, weight: Float64Array, widths: list[int]
 ) -> dict[str, list[float]]:
-    """Return each figure of all jobs, and without each part of the span in turn."""
+    """Compute each statistic of all jobs, and without each part of the span in turn."""
     result: dict[str, list[float]] = {}
     part_of_hour = np.arange(n_hours) * N_PARTS // n_hours
     part = part_of_hour[np.clip(jobs.submit_h.astype(np.int64), 0, n_hours - 1)]
@@ -266,7 +266,7 @@ def _figures(
 
 
 def hourly_busy_nodes(jobs: LoggedJobs, n_hours: int) -> Float64Array:
-    """Return the mean nodes of each hour that jobs ask for, if each started when it came."""  # noqa: E501
+    """Return the hourly mean of requested nodes, if each job started on submission."""
     edges = np.arange(n_hours + 1.0)
     node_hours = np.zeros(n_hours + 1)
     # Up to time x jobs have had the sum of nodes * max(0, x - start), less that of

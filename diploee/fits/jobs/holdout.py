@@ -1,4 +1,4 @@
-"""The rest of a log beside a fit of its first part and naive forecasts."""
+"""Hold-out test: the rest of a log against a fit and naive forecasts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BAND = (0.05, 0.95)
 
 
 def split_of(fit: JobLogFit, share: float) -> datetime:
-    """Return midnight after a share of the span, at the log's local time."""
+    """Return midnight after a fraction of the span, in the log's local time."""
     hours = fit.arrivals.hours
     n_days = round(share * hours.counts.size / HOURS_PER_DAY)
     split = hours.hour[0] // HOURS_PER_DAY * HOURS_PER_DAY + n_days * HOURS_PER_DAY
@@ -38,7 +38,7 @@ def split_of(fit: JobLogFit, share: float) -> datetime:
 def with_holdout(
     whole: JobLogFit, part: JobLogFit, library: ProfileLibrary
 ) -> JobLogFit:
-    """Return the fit of a log, with forecasts of its rest by its first part."""
+    """Return the fit of a log, with forecasts of its rest from its first part."""
     hours, n_hours = whole.arrivals.hours, whole.arrivals.hours.counts.size
     split = int(part.arrivals.hours.hour[-1] + 1 - hours.hour[0])
     busy = hourly_busy_nodes(whole.jobs, n_hours)
@@ -65,19 +65,19 @@ def with_holdout(
         ),
     )
     result = tuple(
-        _compared(*forecast, rest, of_week[split:]) for forecast in forecasts
+        _compare_forecast(*forecast, rest, of_week[split:]) for forecast in forecasts
     )
     return replace(whole, holdout=result, held_out_h=n_hours - split)
 
 
-def _compared(
+def _compare_forecast(
     name: str,
     values: Float64Array,
     of_week: Int64Array,
     rest: Float64Array,
     at: Int64Array,
 ) -> BusyNodesForecast:
-    """Return how a forecast, values at hours of the week, does on the rest.
+    """Compare a forecast, values at hours of the week, with the rest of a log.
 
     The band is that of an hour of the day: weeks of a log are few.
     """

@@ -1,4 +1,4 @@
-"""A job log as distributions of a scenario, each with limits and fit."""
+"""Fit of a job log: scenario distributions with confidence limits."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class LoggedJobs:
 
 @dataclass(frozen=True)
 class LogStatistic:
-    """One figure of a log, with limits, and of what was learned from it."""
+    """Statistic of a log, with limits, and the same statistic of its fit."""
 
     name: str  # what it is, with its unit
     # Of the log, with limits from leaving out each tenth of it in turn (jackknife)
@@ -80,7 +80,7 @@ class LogStatistic:
 
 @dataclass(frozen=True)
 class BusyNodesForecast:
-    """A forecast of the hourly busy nodes of a log's rest."""
+    """Forecast of the hourly busy nodes of a log's rest."""
 
     name: str
     # Share of the hours within the 5-95 % band of their hour of the day
@@ -139,17 +139,17 @@ class JobLogFit(Brief):
 
     @property
     def n_jobs(self) -> int:
-        """Jobs that were fitted."""
+        """Number of fitted jobs."""
         return sum(c.n_jobs for c in self.classes)
 
     @property
     def n_hours(self) -> int:
-        """Clock hours of the span."""
+        """Number of clock hours of the span."""
         return self.arrivals.hours.counts.size
 
     @property
     def n_submissions(self) -> int:
-        """Submissions that they came in: an array is one."""
+        """Number of submissions, where an array counts as one."""
         return int(self.arrivals.hours.counts.sum())
 
     def as_dict(self) -> dict[str, Any]:
@@ -290,7 +290,7 @@ def fit_job_log(
     allocates_gpus: bool = False,
     **changes: Any,
 ) -> JobLogFit:
-    """Learn the distributions of a log's jobs.
+    """Fit the distributions of a log's jobs.
 
     Parameters
     ----------
@@ -426,7 +426,7 @@ def _node_ms(jobs: JobRecords) -> float:
 def _pool_notes(
     n_nodes: int | None, n_too_wide: int, share: float, busy_nodes: float
 ) -> Iterator[str]:
-    """Yield what does not fit into the pool."""
+    """Yield notes on jobs that do not fit into the pool."""
     if n_nodes is None:
         return
     if n_too_wide:
@@ -446,7 +446,7 @@ def _pool_notes(
 def _small_notes(
     jobs: JobRecords, gpus_per_node: int, allocates_gpus: bool
 ) -> Iterator[str]:
-    """Yield what whole nodes cost jobs on fewer GPUs, or which have them."""
+    """Yield notes on jobs with fewer GPUs than a whole node."""
     if allocates_gpus:
         if gpus_per_node and (n_unknown := int(np.isnan(jobs.n_gpus).sum())):
             yield (
@@ -465,7 +465,7 @@ def _small_notes(
 
 
 def _arrival_notes(arrivals: ArrivalFit) -> Iterator[str]:
-    """Yield what to know about the calendar and the scatter."""
+    """Yield notes on the calendar and the dispersion."""
     hours, calendar = arrivals.hours, arrivals.calendar
     weeks = hours.covered_hours / HOURS_PER_WEEK
     most = {"hour_of_day": "weights of 24 hours at most", "uniform": "one rate"}
@@ -492,7 +492,7 @@ def _arrival_notes(arrivals: ArrivalFit) -> Iterator[str]:
 
 
 def _state_notes(jobs: JobRecords) -> Iterator[str]:
-    """Yield how many jobs did not end well but had their nodes, and are fitted too."""
+    """Yield notes on jobs that ended abnormally and are fitted too."""
     states = ("failed", "cancelled", "timeout")
     counted = [
         (int((jobs.state_id == STATES.index(state)).sum()), state) for state in states

@@ -1,4 +1,4 @@
-"""A fitted log as the stream of a scenario."""
+"""Scenario stream of a fitted log."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""From a request trace to the request stream of a scenario."""
+"""Fits of request traces as request streams of a scenario."""

@@ -73,7 +73,7 @@ class _LengthSummary:
 
 @dataclass(frozen=True)
 class ServiceFit:
-    """One service of a trace."""
+    """Fit of one service of a trace."""
 
     name: str  # as in the trace
     # Requests, and share of all
@@ -355,7 +355,7 @@ def fit_requests(
         n_dead_hours=dead[0],
         n_gaps=dead[1],
         services=tuple(
-            _service(trace, index, output_lengths)
+            _fit_service(trace, index, output_lengths)
             for index in range(len(trace.services))
         ),
         confidence=confidence,
@@ -401,7 +401,7 @@ def trimmed(
 def _hours(
     steps: Counts, expected: Float64Array
 ) -> tuple[Float64Array, Float64Array, BoolArray]:
-    """Return counts and expectations of clock hours, and which are complete."""
+    """Return counts and expectations of clock hours, and a mask of complete hours."""
     hour = steps.hour - steps.hour[0]
     whole: BoolArray = np.bincount(hour) == MS_PER_H // steps.step_ms
     return sums(hour, steps.counts), sums(hour, expected), whole
@@ -458,8 +458,10 @@ def _fluctuation(
     return fit_fluctuation(of_services, share[:, None] * expected, freedom, confidence)
 
 
-def _service(trace: RequestTrace, index: int, lengths: tuple[int, ...]) -> ServiceFit:
-    """Return what a trace tells about one of its services."""
+def _fit_service(
+    trace: RequestTrace, index: int, lengths: tuple[int, ...]
+) -> ServiceFit:
+    """Fit one service of a trace."""
     n_requests = float(trace.n_requests[index].sum())
     inputs = _summary(trace.input_tokens, index)
     outputs = _summary(trace.output_tokens, index)

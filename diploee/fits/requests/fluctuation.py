@@ -1,4 +1,4 @@
-"""How the requests of a trace fluctuate: size, correlation in time, common part."""
+"""Fluctuation of the requests of a trace: size, correlation, common part."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TIMES_S = np.geomspace(5, 6 * 3600, 200)
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value and its confidence limits."""
+    """Value with its confidence limits."""
 
     value: float
     low: float
@@ -34,7 +34,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class FluctuationFit:
-    """The fluctuation of a trace about its calendar, as a scenario's `fluctuation` has it."""  # noqa: E501
+    """Fluctuation of a trace about its calendar, as in a scenario's `fluctuation`."""
 
     # Relative standard deviation of one-minute means, that of Poisson counts taken off;
     # 0 where that may be all
@@ -128,7 +128,7 @@ def _common_share(
 
 
 def _nearest_time_s(covariance: Float64Array) -> float:
-    """Return the correlation time that fits covariances of minutes best.
+    """Return the correlation time [s] that best fits covariances of minutes.
 
     Of minutes ``k`` apart: ``A exp(-(k - 1) a)`` with ``a`` = 60 s / tau.
     """
@@ -142,7 +142,7 @@ def _nearest_time_s(covariance: Float64Array) -> float:
 def _jackknifed(
     value: Callable[[BoolArray], float], whole: BoolArray, z: float
 ) -> Estimate:
-    """Return a value with limits from leaving out one block of time after the other."""
+    """Return a value with limits from leaving out one block of time at a time."""
     result = value(whole)
     without = []
     for block in np.array_split(np.arange(whole.size), BLOCKS):

@@ -1,4 +1,4 @@
-"""A fitted request trace as an entry of `request_streams`."""
+"""Scenario entry of a fitted request trace."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DECIMALS = 4
 
 
 def _unknown() -> dict[str, Any]:
-    """Return what a trace does not tell about a service.
+    """Return placeholder keys of a service that a trace lacks.
 
     ASSUMPTION: a shipped model and its latency cap.
     """
@@ -44,7 +44,7 @@ def request_stream(fit: RequestFit, *, pool: str) -> dict[str, Any]:
 
 
 def _fluctuation(fit: FluctuationFit) -> dict[str, float]:
-    """Return the scenario's keys.
+    """Return the scenario's fluctuation keys.
 
     Nothing where the requests scatter as Poisson counts do.
     """

@@ -1,4 +1,4 @@
-"""Answers of a site to the grid's voltage.
+"""Response of a site to the grid's voltage.
 
 Ride-through, named curves, voltage changes.
 """

@@ -1,4 +1,4 @@
-"""The ride-through of one block of load.
+"""Ride-through of one block of load: its fraction connected at a given voltage.
 
 From a voltage to the fraction that stays on the grid. Event-driven and exact: the
 voltage is held between its stamps, so that its filter passes a level at a time in
@@ -28,14 +28,14 @@ TIE_S = 1e-9
 
 @dataclass(frozen=True)
 class Excursion(Brief):
-    """A time beyond a level, from start to end [s]."""
+    """Time interval spent beyond a voltage level, from start to end [s]."""
 
     start: float
     end: float
 
 
 class Level:
-    """A level, and since when the filtered voltage is strictly beyond it."""
+    """Voltage level, and the time since which the filtered voltage is beyond it."""
 
     def __init__(
         self, level: float, side: Side, tau_s: float, time_s: float, pu: float
@@ -49,7 +49,7 @@ class Level:
     def hold(
         self, time_s: float, end_s: float, pu: float, timer_s: float = inf
     ) -> tuple[float | None, float | None]:
-        """Take in a voltage held from a time to another.
+        """Advance the filter at a constant voltage from one time to another.
 
         Returns when it crosses the level, and when the timer of this pickup runs out;
         None for not.
@@ -80,7 +80,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Voltage(Brief):
-    """A positive-sequence voltage, held from each stamp to the next."""
+    """Positive-sequence voltage, constant from each timestamp to the next."""
 
     time_s: tuple[float, ...]  # stamps, which rise
     pu: tuple[float, ...]  # from each stamp on
@@ -110,13 +110,13 @@ class Voltage(Brief):
         return [*result, Excursion(of.since, inf)] if of.since < inf else result
 
     def pieces(self) -> Iterator[tuple[float, float, float]]:
-        """Yield from when to when each value is held, and the value."""
+        """Yield the start, the end and the value of each constant interval."""
         return zip(self.time_s, (*self.time_s[1:], inf), self.pu, strict=True)
 
 
 @dataclass(frozen=True)
 class Change(Brief):
-    """A step or the end of a ramp."""
+    """Step of the connected fraction, or the end of a ramp."""
 
     time_s: float
     what: Literal["transfer", "return"]
@@ -128,7 +128,7 @@ class Change(Brief):
 
 @dataclass
 class Response(Brief):
-    """Fraction of a block on the grid.
+    """Fraction of a block connected to the grid over time.
 
     Linear between its points, which jump at a transfer.
     """
@@ -153,7 +153,7 @@ _ORDER = {
 
 
 class Machine:
-    """The state of a block, which takes in a voltage piece by piece."""
+    """Ride-through state of a block, advanced by voltage steps."""
 
     def __init__(
         self,
@@ -189,11 +189,11 @@ class Machine:
 
     @property
     def fraction(self) -> float:
-        """The fraction on the grid now."""
+        """Fraction of the block connected to the grid now."""
         return self.on if self.ramping is None else self._ramped(self.time_s)
 
     def hold(self, end_s: float, pu: float) -> None:
-        """Go on to a time, at a voltage that is held until then."""
+        """Advance to a time at a constant voltage."""
         piece = (self.time_s, end_s, pu)
         for stage, of in zip(self.s.stages, self.stages, strict=True):
             due_s = self._cross(of, piece, stage.time_s)
@@ -338,7 +338,7 @@ class Machine:
 def simulate_response(
     settings: RideThrough, voltage: Voltage, pool_mw: float = 1.0
 ) -> Response:
-    """Return how a block answers a voltage.
+    """Simulate a block's ride-through response to a voltage series.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Named ride-through curves, and verdicts on settings and answers.
+"""Named ride-through curves, and compliance checks of settings and responses.
 
 The texts were read in `Yuz2023/awesome-compute-power-coordination` (2026-10-07), not in
 the operators' own papers. Rules that a curve doesn't give aren't judged, and the
@@ -34,7 +34,7 @@ MAX_PU = 1.2
 
 @dataclass(frozen=True)
 class VoltageZone(Brief):
-    """Voltages that a load must ride through for a time."""
+    """Voltage range that a load must ride through for a time."""
 
     edge: float  # nearest to nominal [pu]
     worst: float  # farthest from it [pu]
@@ -48,7 +48,7 @@ class VoltageZone(Brief):
 
 @dataclass(frozen=True)
 class Curve(Brief):
-    """A rule on what a load rides through, and how soon it must be back."""
+    """Ride-through rule: voltage zones, and the time allowed for recovery."""
 
     status: str
     zones: tuple[VoltageZone, ...] = ()
@@ -136,7 +136,7 @@ CURVES: Mapping[str, Curve] = {
 
 @dataclass(frozen=True)
 class Inside(Brief):
-    """Where settings transfer inside a curve.
+    """Points at which settings trip inside a ride-through curve.
 
     The shortest dip that trips, and the one to ride.
     """
@@ -156,7 +156,7 @@ class Inside(Brief):
 
 
 def static_check(curve: Curve, settings: RideThrough) -> list[Inside]:
-    """Return where settings transfer inside a curve, without any series."""
+    """Return the points at which settings trip inside a curve, without a series."""
     low, high = NORMAL_PU
     result = [
         Inside(f"{low:.2f}-{high:.2f} pu", stage.voltage_pu, stage.time_s, inf)
@@ -178,7 +178,7 @@ def static_check(curve: Curve, settings: RideThrough) -> list[Inside]:
 
 
 def outside(curve: Curve, event: Event, voltage: Voltage) -> str:
-    """Return where a disturbance lies outside of what must be ridden.
+    """Return the parts of a disturbance that lie outside the ride-through zones.
 
     Empty where nowhere.
     """
@@ -219,18 +219,18 @@ def outside(curve: Curve, event: Event, voltage: Voltage) -> str:
 
 
 def rounded(value: float) -> str:
-    """Return a number to three digits: settings and the load are not known better."""
+    """Return a number rounded to three digits, the precision of settings and load."""
     return f"{float(f'{value:.3g}'):,g}"
 
 
 def seconds(time_s: float) -> str:
-    """Return a time in words, or nothing for nan."""
+    """Return a time as text, or an empty text for nan."""
     return f"{rounded(time_s)} s" if time_s == time_s else ""
 
 
 @dataclass(frozen=True)
 class Course(Brief):
-    """Power of a site over pieces of time in which every block is linear.
+    """Power of a site over intervals in which every block is linear.
 
     Both ends of each.
     """
@@ -241,7 +241,7 @@ class Course(Brief):
     without_mw: Float64Array
 
     def last_below(self, level: float, first_s: float, end_s: float) -> float:
-        """Return the last time before `end_s` with less power than a level."""
+        """Return the last time before `end_s` with power below a level."""
         low, high = self.fraction
         starts_s, ends_s = self.time_s.reshape(-1, 2).T
         level -= 1e-9
@@ -261,7 +261,7 @@ class Course(Brief):
 
     @cached_property
     def fraction(self) -> Float64Array:
-        """The part of the power drawn at both ends of each piece, shape (2, n)."""
+        """Fraction of the power drawn at both ends of each interval, shape (2, n)."""
         without_mw = np.maximum(self.without_mw.sum(axis=0), 1e-12)
         both: Float64Array = (self.power_mw.sum(axis=0) / without_mw).reshape(-1, 2).T
         return both
@@ -274,7 +274,7 @@ VERDICT_WORDS: tuple[Kind, ...] = get_args(Kind)
 
 @dataclass(frozen=True)
 class Verdict(Brief):
-    """The verdict of a curve on an answer to a disturbance."""
+    """Compliance of a site's response to a disturbance with a curve."""
 
     verdict: Kind
     why: str
@@ -286,7 +286,7 @@ class Verdict(Brief):
 
     @property
     def rank(self) -> int:
-        """Its place among `VERDICT_WORDS`."""
+        """Position of the result among `VERDICT_WORDS`."""
         return VERDICT_WORDS.index(self.verdict)
 
 
@@ -297,7 +297,7 @@ def verdict(
     course: Course,
     blocks: Mapping[str, tuple[RideThrough, Response]],
 ) -> Verdict:
-    """Return the verdict of a curve on a site's answer."""
+    """Return the compliance of a site's response with a curve."""
     settings = {
         name: inside
         for name, (of, _) in blocks.items()
@@ -336,7 +336,7 @@ def verdict(
 
 
 def _dips(voltage: Voltage) -> list[tuple[float, float]]:
-    """Return the end of each dip, and the start of the next."""
+    """Return the end of each dip and the start of the next."""
     spans = (*voltage.beyond(NORMAL_PU[0]), Excursion(inf, inf))
     return [(a.end, b.start) for a, b in pairwise(spans)]
 
@@ -385,5 +385,5 @@ def _restoration(most: float, course: Course) -> Iterator[tuple[Kind, str]]:
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the worst of several verdicts of one curve."""
+    """Return the worst of several compliance results of one curve."""
     return min(verdicts, key=lambda of: of.rank)

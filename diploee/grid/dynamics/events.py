@@ -1,4 +1,4 @@
-"""Disturbances of the grid as voltage and frequency over time.
+"""Grid disturbances as voltage and frequency over time.
 
 Recorded facts, or a user's file.
 
@@ -19,7 +19,7 @@ NORMAL_PU = (0.9, 1.1)
 
 @dataclass(frozen=True)
 class Event(Brief):
-    """A disturbance: dips from 1 pu to a residual, or a series."""
+    """Grid disturbance: dips from 1 pu to a residual voltage, or a series."""
 
     name: str  # its name, or its file's
     source: str  # where it is from
@@ -30,7 +30,7 @@ class Event(Brief):
     facts: tuple[str, ...] = ()  # what else was reported
 
     def voltage(self, residual: float | None = None) -> Voltage:
-        """Return the voltage, of dips to a residual."""
+        """Return the voltage series, with dips to a residual voltage."""
         if self.series is not None:
             return self.series
         low = self.residuals[0] if residual is None else residual

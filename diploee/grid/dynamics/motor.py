@@ -1,4 +1,4 @@
-"""An induction motor on line, by its slip alone: what is faster has died out.
+"""Induction motor on line, with slip as its only state.
 
 ``Z = Ra + j f (Lp + (Ls - Lp) / (1 + j s f w0 Tpo))`` is the circuit of the load
 models' motor in steady state, at a slip s and a frequency f in pu;
@@ -23,7 +23,7 @@ STEADY = 1e-9
 
 
 class Motor:
-    """A motor of a constant torque, at a grid's nominal frequency [Hz]."""
+    """Induction motor of constant torque at a nominal grid frequency [Hz]."""
 
     def __init__(self, nominal_hz: float) -> None:
         self._w0 = 2 * pi * nominal_hz
@@ -35,13 +35,13 @@ class Motor:
         self._torque = self._pulls(self.nominal_pu, 1.0, 1.0)
 
     def drawn(self, speed_pu: float, pu: float, frequency: float) -> complex:
-        """Return P + jQ at a speed, voltage and frequency, in pu of its rating."""
+        """Return P + jQ at a speed, voltage and frequency [pu of its rating]."""
         return pu**2 / self._circuit(speed_pu, frequency).conjugate()
 
     def turned(
         self, speed_pu: float, length_s: float, pu: float, frequency: float
     ) -> float:
-        """Return its speed after a time at a voltage and frequency.
+        """Return the speed after a time at a constant voltage and frequency.
 
         It does not turn backwards.
         """

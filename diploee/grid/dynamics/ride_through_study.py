@@ -1,4 +1,4 @@
-"""How a run's site answers a disturbance.
+"""Ride-through study of a run's site under a grid disturbance.
 
 MW that leave and return, and the verdicts of curves.
 """
@@ -68,7 +68,7 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class LoadBlock(Brief):
-    """A block of load with its settings, its power without the event, its answer."""
+    """Load block with its settings, its undisturbed power and its response."""
 
     name: str
     of: str
@@ -80,7 +80,7 @@ class LoadBlock(Brief):
 
 @dataclass(frozen=True)
 class ResponseCase(Brief):
-    """The answer at one instant of the run, to one depth of the dips."""
+    """Response at one time of the run to one depth of the dips."""
 
     label: str  # such as P50
     at: datetime
@@ -115,7 +115,7 @@ class ResponseCase(Brief):
         return Course(np.column_stack([a, b]).ravel(), on * without_mw, without_mw)
 
     def answering(self) -> dict[str, tuple[RideThrough, Response]]:
-        """Return the blocks that have settings, with their responses."""
+        """Return the blocks that have ride-through settings, with their responses."""
         return {
             b.name: (b.settings, b.response)
             for b in self.blocks
@@ -124,7 +124,7 @@ class ResponseCase(Brief):
 
     @property
     def name(self) -> str:
-        """Its load and depth in words."""
+        """Label of the load and the depth of the dips."""
         depth = "" if self.residual_pu is None else f", {self.residual_pu:.2f} pu"
         return f"{self.label}{depth}"
 
@@ -134,7 +134,7 @@ class ResponseCase(Brief):
         return float(sum(block.mw[0] for block in self.blocks))
 
     def energy_mwh(self) -> dict[str, float]:
-        """Return the energy that each block doesn't draw [MWh], until the end."""
+        """Return the energy that each block fails to draw [MWh], until the end."""
         of = self.course
         energy = (
             np.asarray(np.trapezoid(of.without_mw - of.power_mw, of.time_s)) / S_PER_H
@@ -160,7 +160,7 @@ class ResponseCase(Brief):
                 }
 
     def longest_away_s(self) -> float:
-        """Return the longest time that a block is away without a break."""
+        """Return the longest uninterrupted disconnection of a block [s]."""
         of = self.course
         away = of.power_mw < of.without_mw - MIN_MW
         either = away.reshape(len(self.blocks), -1, 2).any(axis=2)
@@ -195,7 +195,7 @@ def _fractions(response: Response, times: Float64Array) -> Float64Array:
 
 @dataclass(frozen=True)
 class RideThroughResult(Brief):
-    """The answers of a site to an event."""
+    """Responses of a site to a grid disturbance."""
 
     event: Event  # what it met
     cases: tuple[ResponseCase, ...]  # one for each instant and depth
@@ -203,7 +203,7 @@ class RideThroughResult(Brief):
 
     @cached_property
     def verdicts(self) -> dict[str, list[Verdict]]:
-        """The verdicts by curve, of every case."""
+        """Compliance results of every case, by curve."""
         result: dict[str, list[Verdict]] = {}
         for k, (name, of) in enumerate(CURVES.items()):
             report(0.5 + 0.5 * k / len(CURVES), name)
@@ -234,7 +234,7 @@ class RideThroughResult(Brief):
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the answer in plain types, for JSON."""
+        """Return the responses in plain types, for JSON."""
         event = self.event
         return {
             "event": {"name": event.name, "source": event.source, "facts": event.facts},
@@ -270,7 +270,7 @@ class RideThroughResult(Brief):
         }
 
     def section(self) -> Section:
-        """Return the answer as a section, for page, data sheet and terminal."""
+        """Return the responses as a section, for page, data sheet and terminal."""
         cases = sorted(self.cases, key=lambda case: -case.sums()["most_away_mw"])
         dips = f"By block and dip ({cases[0].name})"
         alone = "Settings alone, whatever the event"
@@ -288,7 +288,7 @@ class RideThroughResult(Brief):
         )
 
     def verdict_table(self) -> SectionTable:
-        """Return the verdicts of the curves, the worst first."""
+        """Return the compliance results of the curves, the worst first."""
         figures = tuple(_judged(self._judged(), self.verdicts))
         return SectionTable("Ride-through curves", figures, first="Curve")
 
@@ -422,7 +422,7 @@ def ride_through(
     at: datetime | None = None,
     settings: Mapping[str, RideThrough] | None = None,
 ) -> RideThroughResult:
-    """Return how a run's site answers an event.
+    """Simulate the ride-through of a run's site during a grid disturbance.
 
     Parameters
     ----------
@@ -496,13 +496,13 @@ def ride_through(
 
 
 class _Load:
-    """The load of a run, from which its blocks take their parts."""
+    """Load of a run, split into blocks."""
 
     def __init__(self, run: RunFolder) -> None:
         self.run, self.series, self.of = run, run.series(), LoadParts.from_run(run)
 
     def instants(self, at: datetime | None) -> Iterator[tuple[str, int]]:
-        """Yield the name and the row of each instant."""
+        """Yield the name and the row of each studied time."""
         step_ms = self.series.step_ms
         if at is not None:
             row = WallClock(self.series.start).time_ms(at) // step_ms
@@ -526,7 +526,7 @@ class _Load:
     def blocks(
         self, row: int, settings: Mapping[str, RideThrough], voltage: Voltage
     ) -> Iterator[LoadBlock]:
-        """Yield the blocks from a row on; the load without settings comes last."""
+        """Yield the blocks from a row on, ending with the load without settings."""
         of, rows = self.of, ceil((voltage.time_s[-1] + AFTER_S) / self.series.step_s)
         end = min(row + rows, self.series.n_rows)
         columns = self.series.read([*of.load, *of.pools], (row, end)).columns
@@ -541,7 +541,7 @@ class _Load:
         yield LoadBlock("without settings", "rest", None, rest_mw, Response())
 
     def notes(self) -> Iterator[str]:
-        """Yield what a reader must know of the load."""
+        """Yield notes on the load for a reader of the results."""
         yield "what has no settings stays on the grid"
         yield (
             f"the run's own power until {AFTER_S // S_PER_MIN} min after the event, "

@@ -1,4 +1,4 @@
-"""A run's site in the steps of a simulator: from voltage and frequency to P and Q.
+"""Run's site inside a grid simulator: voltage and frequency in, P and Q out.
 
 The load is the run's own, before its first battery or ramp limit. Ride-through takes
 blocks of it off the grid and back; what is on the grid answers the voltage by what it
@@ -48,7 +48,7 @@ MIN_S = 1e-3
 
 @dataclass
 class SiteState(Brief):
-    """All that a site has of its past, and how it was opened.
+    """State of a site and its opening arguments.
 
     To be pickled or copied.
     """
@@ -64,7 +64,7 @@ class SiteState(Brief):
 
 
 class Site:
-    """A site that a simulator steps; `diploee.Run.site` and `Site.open` make one.
+    """Site stepped by a simulator, made by `diploee.Run.site` or `Site.open`.
 
     Parameters
     ----------
@@ -80,12 +80,11 @@ class Site:
         self, run: RunFolder, state: SiteState, stages: Sequence[Stage]
     ) -> None:
         self._state, self._motor = state, Motor(state.nominal_hz)
-        self._series, self._behind = run.series(state.event_window), stages
-        behind = {column.name for stage in self._behind for column in stage.columns}
-        self._parts, names = (
-            LoadParts.from_run(run).excluding(behind),
-            self._series.check()[1:],
-        )
+        self._series, self._reopened_stages = run.series(state.event_window), stages
+        behind = {
+            column.name for stage in self._reopened_stages for column in stage.columns
+        }
+        self._parts, names = LoadParts.from_run(run).excluding(behind), self._series.check()[1:]
         per = {column.name: column.per for column in run.columns}
         self._names = [
             name
@@ -95,7 +94,9 @@ class Site:
         ]
         before = [column.name for column in BEFORE_STORES]
         self._before = [
-            n for n in (before if self._behind else (POWER, REACTIVE)) if n in names
+            n
+            for n in (before if self._reopened_stages else (POWER, REACTIVE))
+            if n in names
         ]
         self._read = (0, Block(0, 1, {POWER: np.empty(0)}))
 
@@ -112,7 +113,7 @@ class Site:
         state: SiteState | None = None,
         weather: Weather | None = None,
     ) -> Site:
-        """Open the site of a finished run, or go on from a state.
+        """Open the site of a finished run, or continue from a state.
 
         Parameters
         ----------
@@ -141,7 +142,7 @@ class Site:
             If the run lacks the load before its stores, the instant is outside of it,
             or an argument isn't possible or there.
         """
-        behind = _behind(run, weather)
+        behind = _reopened_stages(run, weather)
         if state is not None:
             return cls(run, deepcopy(state), behind)
         if not (0 <= drives <= 1 and 0 < nominal_hz < inf):
@@ -170,19 +171,19 @@ class Site:
         if behind:
             for rows in series.blocks(site._names, rows=(0, first)):
                 at_ms = int(rows.starts_ms[0]) - series.start_ms
-                columns = {**rows.columns, **site._arriving(rows.columns)}
+                columns = {**rows.columns, **site._upstream_power(rows.columns)}
                 passed = Block(at_ms, series.step_ms, columns)
                 _, site._state.stages = Stages(behind).apply(passed, site._state.stages)
         return site
 
     @property
     def state(self) -> SiteState:
-        """A copy of its state."""
+        """Copy of the site's state."""
         return deepcopy(self._state)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Assumptions of the answer, in words."""
+        """Assumptions of the response, as text."""
         reactive = (
             "reactive power goes with the parts of the load: the run has it as one sum"
         )
@@ -209,7 +210,7 @@ class Site:
     def step(
         self, time: float, voltage_pu: float, frequency_hz: float
     ) -> tuple[float, float]:
-        """Go on to a time, and return what the site draws then.
+        """Advance to a time and return the power that the site draws then.
 
         Parameters
         ----------
@@ -253,7 +254,7 @@ class Site:
         return power or self._go(of.time_s, voltage_pu, frequency)
 
     def _go(self, end_s: float, pu: float, frequency: float) -> tuple[float, float]:
-        """Go on to a time within a row; return P and Q [MW, Mvar] until then."""
+        """Advance to a time within a row and return P and Q [MW, Mvar] until then."""
         of, length_s = self._state, end_s - self._state.time_s
         columns = self._row()
         parts = {name: float(w[0]) for name, w in self._parts.powers(columns).items()}
@@ -278,7 +279,7 @@ class Site:
             return sum(w * factor for w, factor in zip(power, factors, strict=True))
 
         load_w = sum(parts[name] for name in on)
-        arrives = self._arriving(columns)
+        arrives = self._upstream_power(columns)
         arrives[POWER] = arrives[POWER] + (drawn(parts, of_p) - load_w)
         if REACTIVE in arrives and load_w > 0:
             arrives[REACTIVE] = arrives[REACTIVE] * (drawn(parts, of_q) / load_w)
@@ -286,7 +287,7 @@ class Site:
         # A stage takes any length
         length_ms = cast(int, (length_s or MIN_S) * MS_PER_S)
         block, after = Block(at_ms, length_ms, {**columns, **arrives}), []
-        for stage, state in zip(self._behind, of.stages, strict=True):
+        for stage, state in zip(self._reopened_stages, of.stages, strict=True):
             block, (state,) = Stages([stage]).apply(block, (state,))
             after.append(state)
             roles = {column.role: column.name for column in stage.columns}
@@ -323,7 +324,7 @@ class Site:
         return {name: max(fraction, 0.0) for name, fraction in on.items()}
 
     def _row(self) -> dict[str, Float64Array]:
-        """Return the columns of the row that the time is in."""
+        """Return the columns of the row that contains the time."""
         of, series = self._state, self._series
         row = of.first + int((of.time_s + TIE_S) / series.step_s)
         row, (first, read) = min(row, series.n_rows - 1), self._read
@@ -337,8 +338,10 @@ class Site:
             for name, values in read.columns.items()
         }
 
-    def _arriving(self, columns: Mapping[str, Float64Array]) -> dict[str, Float64Array]:
-        """Return P and Q before the stages that are opened again."""
+    def _upstream_power(
+        self, columns: Mapping[str, Float64Array]
+    ) -> dict[str, Float64Array]:
+        """Return P and Q upstream of the reopened stages."""
         return dict(
             zip((POWER, REACTIVE), (columns[n] for n in self._before), strict=False)
         )
@@ -349,13 +352,13 @@ _LATE: dict[str, Role | None] = {"it": "device", "motors": "cooling", "rest": "l
 
 
 def has_stores(run: RunFolder) -> bool:
-    """Return whether a run has a battery or ramp limit."""
+    """Return True if a run has a battery or a ramp limit."""
     names = run.series().check()
     return any(c.role in ("store", "hold") and c.name in names for c in run.columns)
 
 
-def _behind(run: RunFolder, weather: Weather | None) -> list[Any]:
-    """Return a run's stages from its first battery or ramp limit on, reopened."""
+def _reopened_stages(run: RunFolder, weather: Weather | None) -> list[Any]:
+    """Reopen a run's stages from its first battery or ramp limit on."""
     scenario, names = run.scenario, run.series().check()
     if not has_stores(run):
         return []

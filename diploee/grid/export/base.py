@@ -1,4 +1,4 @@
-"""A format, its options, and the inputs of its writer."""
+"""Base types of grid exports: `Format`, its `Options` and the `ExportRequest`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _FLAGS = {"first": "--from", "until": "--to"}
 
 @document_fields
 class Options(Choices):
-    """Options of an export; a format refuses those that it has no use for."""
+    """Options of an export, each refused by formats that cannot use it."""
 
     column: str = default(
         "",
@@ -126,7 +126,7 @@ def flag(option: str) -> str:
 
 @dataclass
 class ExportRequest(Brief):
-    """Request to a format's writer: a power at a step, and the place to write."""
+    """Request to a format's writer: a power at a step, and the output path."""
 
     run: RunFolder  # the finished run
     options: Options  # what the user chose
@@ -146,12 +146,12 @@ class ExportRequest(Brief):
 
     @property
     def has_reactive(self) -> bool:
-        """Whether there is reactive power to write, of the run or a user's table."""
+        """Whether reactive power is available, from the run or from a table."""
         return self.reactive is not None
 
     @property
     def rows_per_step(self) -> int:
-        """Intervals of the source in a step."""
+        """Number of source intervals in an export step."""
         return self.step_ms // self.source.step_ms
 
     @property
@@ -161,7 +161,7 @@ class ExportRequest(Brief):
 
     @property
     def start(self) -> datetime:
-        """When the first step starts, local time."""
+        """Start of the first step, local time."""
         return self.source.at(self.spans[0][0])
 
     @property
@@ -175,7 +175,7 @@ class ExportRequest(Brief):
         return sum(b - a for a, b in self.spans) // self.rows_per_step
 
     def blocks(self) -> Iterator[ExportBlock]:
-        """Stream the power from its start; memory is bounded by the block."""
+        """Yield the power block by block from its start, in bounded memory."""
         energy_j, peak_w, done, column = 0.0, -np.inf, 0, self.options.column
         columns = [column, *([self.reactive] if isinstance(self.reactive, str) else [])]
         for span in self.spans:
@@ -204,7 +204,7 @@ class WrittenFiles(Brief):
 
 @dataclass(frozen=True)
 class Format(Brief):
-    """A format that a run can be exported to."""
+    """Format to which a run can be exported."""
 
     name: str  # on the command line
     summary: str  # one line on what it is and which tool loads it
@@ -224,6 +224,6 @@ class Format(Brief):
         return not self.suffixes
 
     def accepts(self) -> frozenset[str]:
-        """Return the names of all options that it takes."""
+        """Return the names of all options that the format accepts."""
         span = frozenset({"year", "leap_day"}) if self.whole_year else WINDOW
         return FOR_ALL | (frozenset() if self.hourly else span) | self.options

@@ -1,4 +1,4 @@
-"""Dynamic studies: data for ANDES TimeSeries, PSCAD playback, COMTRADE records."""
+"""Exports for dynamic studies: ANDES TimeSeries, PSCAD playback, COMTRADE."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HEAD = (
 
 
 def write_andes(request: ExportRequest) -> WrittenFiles:
-    """Write the data of a TimeSeries device and the row of a case that plays it."""
+    """Write the data of a TimeSeries device and its row in the case file."""
     options = request.options
     data = f"{options.name}.csv"
     fields, dests = ["p_pu"], ["Ppf"]
@@ -87,7 +87,7 @@ JUMP_S = 1e-6
 
 
 def write_pscad(request: ExportRequest) -> WrittenFiles:
-    """Write a file that PSCAD's File Read plays.
+    """Write a playback file for PSCAD's File Read.
 
     A comment, then rows, the first at 0 s.
     """
@@ -148,7 +148,7 @@ INT32_MAX = 2**31 - 1
 
 
 def write_comtrade(request: ExportRequest, revision: int) -> WrittenFiles:
-    """Write a record of an event window that relay, PMU and EMT tools read."""
+    """Write a COMTRADE record of an event window for relay, PMU and EMT tools."""
     if request.n_steps > MAX_SAMPLES:
         raise InputError(
             f"{request.run.folder}: {request.n_steps:,} samples, a COMTRADE record "

@@ -1,4 +1,4 @@
-"""Build-out for a planner.
+"""Export of the build-out for planners.
 
 Rows of PJM's large-load workbook, and a ramp schedule as AEP asks for; both were seen
 in secondary sources [S2].
@@ -39,7 +39,7 @@ def write_pjm_lla(request: ExportRequest) -> WrittenFiles:
         rated_mw, _ = rated_of(request.run.metrics, facility)
         added_w = added_w * (rated_mw * W_PER_MW / facility.nodes_power_w)
         ratings = "rated power where the demand is taken, of the nodes that stand, MW"
-    years, phase_w = _highest(request, steps_ms)
+    years, phase_w = _yearly_peaks(request, steps_ms)
     standing_w = np.cumsum(added_w)
     end_of: dict[int, float] = {}
     for year in years:
@@ -103,10 +103,10 @@ def write_pjm_lla(request: ExportRequest) -> WrittenFiles:
     )
 
 
-def _highest(
+def _yearly_peaks(
     request: ExportRequest, steps_ms: Int64Array
 ) -> tuple[dict[int, float], Float64Array]:
-    """Return the highest powers [W] of local calendar years, and between steps."""
+    """Return the peak powers [W] of local calendar years, and between steps."""
     clock, zone = request.run.scenario.clock, request.run.scenario.facility.zone
     years: dict[int, float] = {}
     phase_w = np.zeros(steps_ms.size)
@@ -125,7 +125,7 @@ def _highest(
 
 
 def _steps(scenario: Scenario) -> tuple[Int64Array, Float64Array]:
-    """Return when nodes come to stand [ms], the first at 0, and their ratings [W]."""
+    """Return the installation times of nodes [ms], the first at 0, and ratings [W]."""
     added_w: dict[int, float] = {}
     for name, standing in scenario.standing_nodes().items():
         for time_ms, n_nodes in ((0, standing.first), *standing.added):

@@ -1,4 +1,4 @@
-"""Power-flow tools: OpenDSS, PyPSA, pandapower, GridLAB-D."""
+"""Exports to power-flow tools: OpenDSS, PyPSA, pandapower, GridLAB-D."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KVAR_PER_MVAR = 1e3
 
 
 def write_opendss(request: ExportRequest) -> WrittenFiles:
-    """Write a LoadShape with its files, and the Load that follows it."""
+    """Write a LoadShape with its files, and the Load that uses the shape."""
     (peak_kw, peak_kvar), actual = _peaks(request), request.options.actual
     kw_base, kvar_base = (1.0, 1.0) if actual else (peak_kw, peak_kvar or 1.0)
     digits = KW_DIGITS if actual else MULTIPLIER_DIGITS
@@ -59,7 +59,7 @@ def write_opendss(request: ExportRequest) -> WrittenFiles:
 
 
 def _peaks(request: ExportRequest) -> tuple[float, float]:
-    """Return the largest power [kW] and the largest reactive power [kvar]."""
+    """Return the peak active power [kW] and the peak reactive power [kvar]."""
     peak_w = peak_kvar = 0.0
     for block in request.blocks():
         peak_w = max(peak_w, float(block.power_w.max()))

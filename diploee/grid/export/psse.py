@@ -1,4 +1,4 @@
-"""PSS/E: load records (RAW) and dynamic records of the same load, from one window.
+"""PSS/E export: load records (RAW) and dynamic records of the same load.
 
 Written from documents (see docs/exports.md), not tried in PSS/E.
 """
@@ -36,7 +36,7 @@ NEVER_S = 99_999.0
 
 @dataclass(frozen=True)
 class _Window(Brief):
-    """The exported window, and the moment of it that is studied."""
+    """Exported window, and the studied time in the window."""
 
     request: ExportRequest
     p_mw: Float64Array
@@ -46,22 +46,22 @@ class _Window(Brief):
 
     @property
     def load_id(self) -> str:
-        """The record of the moment that is studied: that of --at, else the peak."""
+        """Record id of the studied time: the time of --at, else the peak."""
         return "PK" if self.request.options.at is None else "AT"
 
     @property
     def studied(self) -> int:
-        """Its step."""
+        """Step of the studied time."""
         return int(self.moments[self.load_id][1].start)
 
     def when(self, step: int) -> str:
-        """Return when a step starts, local time."""
+        """Return the start of a step, local time."""
         of = self.request
         row = of.spans[0][0] + step * of.rows_per_step
         return of.source.at(row).isoformat(timespec="seconds")
 
     def parts_mw(self, of: LoadParts) -> dict[str, float]:
-        """Return the power of each part of the load at the moment [MW]."""
+        """Return the power of each load component at the studied time [MW]."""
         request = self.request
         first = request.spans[0][0] + self.studied * request.rows_per_step
         rows = first, first + request.rows_per_step
@@ -72,7 +72,7 @@ class _Window(Brief):
 
 
 def write_psse(request: ExportRequest) -> WrittenFiles:
-    """Write the parts that are asked for into a folder."""
+    """Write the requested records into a folder."""
     parts = zip(*(block.columns for block in request.blocks()), strict=True)
     p_mw, *q_mvar = (np.concatenate(column) for column in parts)
     moments = _moments(request, p_mw)
@@ -85,7 +85,7 @@ def write_psse(request: ExportRequest) -> WrittenFiles:
 
 
 def _raw(window: _Window) -> WrittenFiles:
-    """Write load records of moments for planning studies, in the RAW format 32."""
+    """Write load records of several times for planning studies, in RAW format 32."""
     request, q_mvar = window.request, window.q_mvar
     if q_mvar is None:
         raise InputError(
@@ -124,7 +124,7 @@ def _raw(window: _Window) -> WrittenFiles:
 def _moments(
     request: ExportRequest, p_mw: Float64Array
 ) -> dict[str, tuple[str, slice]]:
-    """Return what each moment is, and its steps, by its id."""
+    """Return the meaning and the steps of each studied time, by its id."""
     scenario, moment = request.run.scenario, request.options.at
     step_ms, clock = request.step_ms, WallClock(request.start)
     # A run that begins empty has its least power before it has filled up, which no site
@@ -193,7 +193,7 @@ The MVA base is 1.25 MVA per MW.
 
 
 def _cmld(window: _Window) -> WrittenFiles:
-    """Write the composite load record, with shares from the run at the moment."""
+    """Write the composite load record, with the run's fractions at the studied time."""
     request, of = window.request, LoadParts.from_run(window.request.run)
     options, mw = request.options, window.parts_mw(of)
     electronic, motors, static = split_by_kind(mw, options.drives)
@@ -286,10 +286,10 @@ PERC1: dict[str, float] = {
 
 
 def _perc1(window: _Window) -> WrittenFiles:
-    """Write PERC1 by name, and as a record where the user gives its head."""
+    """Write PERC1 by name, and as a record if the user gives its head."""
     request, of = window.request, LoadParts.from_run(window.request.run)
     options, values = request.options, dict(PERC1)
-    changed, notes = _perc1_of(
+    changed, notes = _perc1_parameters(
         request.run.scenario.facility.ride_through or {}, window, of
     )
     values |= changed
@@ -327,10 +327,10 @@ def _perc1(window: _Window) -> WrittenFiles:
     return WrittenFiles(files, tuple(f"perc1: {note}" for note in notes))
 
 
-def _perc1_of(
+def _perc1_parameters(
     settings: dict[str, RideThrough], window: _Window, of: LoadParts
 ) -> tuple[dict[str, float], list[str]]:
-    """Return the parameters of the largest stage, and every setting lost."""
+    """Return the PERC1 parameters of the largest stage, and the settings lost."""
     first = {
         name: result
         for name, block in settings.items()
@@ -403,7 +403,7 @@ def _perc1_of(
 
 
 def _first_stage(block: RideThrough) -> tuple[float, float, VoltageStage] | None:
-    """Return the largest under-voltage stage that the shortest dip trips."""
+    """Return the largest under-voltage stage that trips on the shortest dip."""
     under = (
         (s.fraction, -shortest_dip_s(s.voltage_pu, s.time_s, 0.0, block.filter_s), s)
         for s in block.stages
@@ -421,12 +421,12 @@ STEPS_PER_CYCLE = 4
 
 
 def square_amp_mw(amplitude_mw: float, duty: float) -> float:
-    """Return the height of a square whose fundamental has an amplitude."""
+    """Return the height of a square wave from the amplitude of its fundamental."""
     return amplitude_mw * pi / (2 * sin(pi * duty))
 
 
 def _linjbl(window: _Window) -> WrittenFiles:
-    """Write a wave at the window's strongest frequency, or at the one given."""
+    """Write a wave at the window's strongest frequency, or at a given frequency."""
     request, options = window.request, window.request.options
     step_s = request.step_s
     hz, fast_hz = (
@@ -488,13 +488,13 @@ def _linjbl(window: _Window) -> WrittenFiles:
                 "peak"
             ),
             "linjbl: PNNL's user model, which needs its DLL; constant power",
-            *_untrusted(window, max(hz, fast_hz)),
+            *_bandwidth_warnings(window, max(hz, fast_hz)),
         ),
     )
 
 
 def _strongest_hz(p_mw: Float64Array, step_s: float) -> float | None:
-    """Return the strongest line of at least three cycles, to a fraction of a bin."""
+    """Return the frequency of the strongest line of at least three cycles [Hz]."""
     bins, psd = scipy.signal.periodogram(p_mw, 1 / step_s, "hann", detrend="linear")
     min_hz = max(MIN_HZ, 3 / (p_mw.size * step_s))
     waves = bins >= min_hz
@@ -513,8 +513,8 @@ def _strongest_hz(p_mw: Float64Array, step_s: float) -> float | None:
     )
 
 
-def _untrusted(window: _Window, hz: float) -> Iterator[str]:
-    """Yield a warning where a line is above what the profiles are trusted for."""
+def _bandwidth_warnings(window: _Window, hz: float) -> Iterator[str]:
+    """Yield a warning if a line is above the trusted bandwidth of the profiles."""
     request = window.request
     support = profile_support(recorded_readings(request.run.manifest))
     status, why = support.at_resolution(request.step_ms).band(hz)
@@ -523,7 +523,7 @@ def _untrusted(window: _Window, hz: float) -> Iterator[str]:
 
 
 def _levels(p_mw: Float64Array, n: int) -> tuple[Float64Array, Float64Array]:
-    """Return n levels of a power, rising, and the shares of the time near each."""
+    """Return n increasing power levels, and the fraction of time near each level."""
     begins = np.quantile(p_mw, np.linspace(0.02, 0.98, n))
     with catch_warnings(action="ignore"):  # a level that nothing is near stays
         levels, near = kmeans2(p_mw, begins, iter=50, minit="matrix")

@@ -1,4 +1,4 @@
-"""All formats, the export itself, and its sidecar: what the numbers are."""
+"""Registry of the export formats, with the export and its sidecar file."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ EXPORT_FOLDER = FolderKind(
 
 
 def sidecar_of(place: Path, is_folder: bool) -> Path:
-    """Return where the sidecar of a file or folder stands."""
+    """Return the path of the sidecar of a file or folder."""
     return (
         place / FOLDER_SIDECAR
         if is_folder
@@ -242,7 +242,7 @@ def export_run(
     force: bool = False,
     progress: Progress | None = None,
 ) -> Path:
-    """Export the power of a run or of an event window, with a sidecar on its numbers.
+    """Export the power of a run or of an event window, with a descriptive sidecar.
 
     Parameters
     ----------
@@ -298,7 +298,9 @@ def export_run(
         request = ExportRequest(
             run, options, target, source, step_ms, spans, reactive, update
         )
-        content = _describe(fmt, request, _written(fmt, request), leap_rule)
+        content = _describe_export(
+            fmt, request, _write_checked(fmt, request), leap_rule
+        )
         if fmt.is_folder:
             write_json(sidecar_of(target, is_folder=True), content)
         else:
@@ -308,8 +310,8 @@ def export_run(
     return place
 
 
-def _written(fmt: Format, request: ExportRequest) -> WrittenFiles:
-    """Write an export; a writer that raises, or leaves something out, is refused."""
+def _write_checked(fmt: Format, request: ExportRequest) -> WrittenFiles:
+    """Write an export, or raise if the writer fails or omits a step."""
 
     def error(text: str) -> InputError:
         return InputError(f"export format '{fmt.name}'{text}")
@@ -342,7 +344,7 @@ def _default_place(run: RunFolder, fmt: Format, options: Options) -> Path:
 def _spans(
     run: RunFolder, source: RunSeries, fmt: Format, options: Options
 ) -> tuple[int, tuple[Rows, ...], str | None]:
-    """Return the step, the rows, and what is done with a leap day."""
+    """Return the step, the rows and the treatment of a leap day."""
     check_power_column(source, options.column)  # before anything is written
     default_ms = MS_PER_H if fmt.whole_year or fmt.hourly else source.step_ms
     step_ms = parse_step_ms(options.step) if options.step else default_ms
@@ -357,7 +359,7 @@ def _spans(
 def _reactive(
     source: RunSeries, fmt: Format, options: Options
 ) -> ReactiveTable | str | None:
-    """Return where reactive power comes from.
+    """Return the source of the reactive power.
 
     The user's table before the run's own column.
     """
@@ -375,10 +377,10 @@ FIXED_OFFSET = "none: fixed UTC offset"
 INTERVAL = "each value is the mean over the step that starts at its stamp or position"
 
 
-def _describe(
+def _describe_export(
     fmt: Format, request: ExportRequest, written: WrittenFiles, leap_rule: str | None
 ) -> dict[str, Any]:
-    """Return the sidecar of a finished export."""
+    """Return the content of the sidecar of a finished export."""
     run = request.run
     energy_mwh = request.energy_j / J_PER_MWH
     notes = [*written.notes, NO_FAULT_STUDY]

@@ -1,4 +1,4 @@
-"""The power of a source, streamed and resampled by exact means.
+"""Power series of a source, streamed and resampled by exact means.
 
 What is exported of it: a span, or the 8,760 hours of a year, as some tools know 365
 days only.
@@ -34,7 +34,7 @@ CONVENTION = (
 
 @dataclass(frozen=True, eq=False)
 class ReactiveTable:
-    """Reactive against active power, linear between the rows, undefined beyond them.
+    """Reactive against active power, interpolated linearly within the table.
 
     The sign follows the load convention: above 0 the facility draws reactive power.
     """
@@ -78,18 +78,18 @@ class ExportBlock:
 
     @property
     def time_s(self) -> Float64Array:
-        """Start of each step since the start of the export [s]."""
+        """Start of each step relative to the start of the export [s]."""
         return np.round(self.positions * self.step_ms / MS_PER_S, 3)
 
     @property
     def columns(self) -> list[Float64Array]:
-        """The power [MW] and any reactive power [Mvar]."""
+        """Power [MW], and reactive power if available [Mvar]."""
         reactive = [] if self.q_mvar is None else [np.round(self.q_mvar, 9)]
         return [in_mw(self.power_w), *reactive]
 
 
 def check_power_column(source: RunSeries, column: str) -> None:
-    """Refuse a column that is no power of the source, by its file's head."""
+    """Raise if a column is no power column of the source, by its file's header."""
     powers = {c.name for c in source.columns if c.unit == "W"}
     names = [name for name in source.check() if name.partition(".")[0] in powers]
     if column not in names:
@@ -104,7 +104,7 @@ YEAR_STEPS_MS = (MS_PER_H, 30 * MS_PER_MIN, 15 * MS_PER_MIN)
 
 
 def check_step(run: RunFolder, source: RunSeries, step_ms: int) -> None:
-    """Refuse a step that the source can't be averaged to."""
+    """Raise if the source cannot be averaged to a step."""
     if step_ms < source.step_ms or step_ms % source.step_ms:
         raise InputError(
             f"{run.folder}: a step of {step_ms / MS_PER_S:g} s is no multiple of the "
@@ -117,7 +117,7 @@ def check_step(run: RunFolder, source: RunSeries, step_ms: int) -> None:
 def rows_between(
     source: RunSeries, first: datetime | None, until: datetime | None, step_ms: int
 ) -> Rows:
-    """Return the rows of a part of the source, the whole by default."""
+    """Return the rows of a part of the source, by default all rows."""
     a = 0 if first is None else source.row_at(first, "--from")
     b = source.n_rows if until is None else source.row_at(until, "--to", is_end=True)
     if a >= b:

@@ -1,4 +1,4 @@
-"""Tables of one file: stamps, 8,760 hours, dynamic models, and OpenG2G."""
+"""Exports of a single file: timestamps, 8,760 hours, playback and OpenG2G."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from diploee.scenario.models import Facility
 
 
 def write_plain(request: ExportRequest) -> WrittenFiles:
-    """Write stamps with their UTC offset, and power."""
+    """Write power with timestamps and their UTC offset."""
     facility = request.run.scenario.facility
     name = request.options.time_zone or facility.time_zone
     zone = named_zone(name) if name else facility.zone
@@ -46,7 +46,7 @@ def write_plain(request: ExportRequest) -> WrittenFiles:
 
 
 def write_playback(request: ExportRequest) -> WrittenFiles:
-    """Write seconds, power and reactive power."""
+    """Write time [s], power and reactive power."""
     header = ("t_s", "p_mw", "q_mvar") if request.has_reactive else ("t_s", "p_mw")
     with csv_file(request.path, header) as write:
         for block in request.blocks():
@@ -64,14 +64,14 @@ def write_playback(request: ExportRequest) -> WrittenFiles:
 
 
 def write_per_gpu(request: ExportRequest, header: tuple[str, str]) -> WrittenFiles:
-    """Write seconds and the power of a GPU."""
+    """Write time [s] and the power of a GPU."""
     if request.run.scenario.facility.has_phases:
         raise InputError(
             f"{request.run.folder}: GPUs are added in the course of the run (phases "
             "of a pool), so there is no power per GPU of all; export 'openg2g-load' "
             "or 'playback'"
         )
-    n_gpus = _gpus_behind(request.run.scenario.facility, request.options.column)
+    n_gpus = _count_gpus(request.run.scenario.facility, request.options.column)
     if not n_gpus:
         raise InputError(
             f"{request.run.folder}: no node behind '{request.options.column}' has a "
@@ -104,8 +104,8 @@ def write_per_gpu(request: ExportRequest, header: tuple[str, str]) -> WrittenFil
     )
 
 
-def _gpus_behind(facility: Facility, column: str) -> int:
-    """Return the GPUs whose power a column holds: one pool's, or all."""
+def _count_gpus(facility: Facility, column: str) -> int:
+    """Return the number of GPUs in a column's power: one pool's, or all GPUs."""
     of_pool = column.partition(".")[2]
     return sum(
         pool.n_nodes * facility.node_type_of(name).n_gpus
@@ -115,7 +115,7 @@ def _gpus_behind(facility: Facility, column: str) -> int:
 
 
 def write_load(request: ExportRequest) -> WrittenFiles:
-    """Write seconds and the power of the facility."""
+    """Write time [s] and the power of the facility."""
     with csv_file(request.path, ("t_s", "p_kw")) as write:
         for block in request.blocks():
             write(block.time_s, in_kw(block.power_w))
@@ -140,7 +140,7 @@ REOPT_WEEKDAYS = (
 
 
 def write_lines(request: ExportRequest) -> WrittenFiles:
-    """Write one value a line."""
+    """Write one value per line."""
     with csv_file(request.path) as write:
         for block in request.blocks():
             write(in_kw(block.power_w))
@@ -155,7 +155,7 @@ def write_lines(request: ExportRequest) -> WrittenFiles:
 
 
 def write_reopt_lines(request: ExportRequest) -> WrittenFiles:
-    """Write one value a line, with notes for REopt."""
+    """Write one value per line, with notes for REopt."""
     written = write_lines(request)
     year = request.start.year
     return WrittenFiles(

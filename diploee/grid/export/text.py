@@ -1,4 +1,4 @@
-"""CSV files written block by block.
+"""Writer of CSV files, block by block.
 
 Time stamps as text, with an offset or in naive UTC.
 """
@@ -24,12 +24,12 @@ from diploee.base.units import MS_PER_MIN, W_PER_KW, W_PER_MW
 
 
 def in_kw(power_w: Float64Array) -> Float64Array:
-    """Return power in kW, rounded to the milliwatt so that files stay small."""
+    """Return power [kW], rounded to the milliwatt to keep files small."""
     return np.round(power_w / W_PER_KW, 6)
 
 
 def in_mw(power_w: Float64Array) -> Float64Array:
-    """Return power in MW, rounded to the milliwatt so that files stay small."""
+    """Return power [MW], rounded to the milliwatt to keep files small."""
     return np.round(power_w / W_PER_MW, 9)
 
 

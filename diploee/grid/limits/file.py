@@ -1,4 +1,4 @@
-"""A file of limits as YAML, and those that ship as presets by name."""
+"""YAML file of limits, and the presets that ship by name."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ CHECK_PRIMARY = "check the primary source before you rely on it"
 
 
 class _LimitKinds(Kinds[LimitSpec]):
-    """The kinds of limits by their keys in a file."""
+    """Registry of the limit kinds, by their keys in a file."""
 
     def register(self, spec: type[K]) -> type[K]:
-        """Add a kind from outside the package.
+        """Register a limit kind from outside the package.
 
         Returns it, so that it serves as a decorator.
         """
@@ -50,7 +50,7 @@ LIMITS = _LimitKinds(
 
 
 class Limits(Model):
-    """Limits on a load; every key may be left out."""
+    """Limits on a load, each key optional."""
 
     name: str = default("", "Where the limits come from.")
     source: str = default("", "Document, and where it was seen.")
@@ -95,7 +95,7 @@ class Limits(Model):
 
     @property
     def origin(self) -> str:
-        """Source, date and status in one line; empty for a user's own."""
+        """Source, date and status in one line, or empty for a user's own file."""
         status = f"status: {self.status}" if self.status else ""
         words = "; ".join(filter(None, (self.source, self.date, status)))
         return f"{words}; {CHECK_PRIMARY}" if words else ""
@@ -105,7 +105,7 @@ Limits.take(LIMITS.by_name)
 
 
 def load_limits(name_or_path: Path | str) -> Limits:
-    """Load and check limits.
+    """Load a limits file and check its content.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def load_limits(name_or_path: Path | str) -> Limits:
 
 
 def limits_of(scenario: Scenario) -> list[Limits]:
-    """Return the limits that a scenario names: files beside it, or presets."""
+    """Return the limits named by a scenario: adjacent files, or presets."""
     besides = ((name, scenario.folder / name) for name in scenario.limits)
     return [
         load_limits(beside if beside.exists() else name) for name, beside in besides

@@ -1,4 +1,4 @@
-"""How large a battery keeps a run within limits, at what cost, with what left over.
+"""Sizing of the smallest battery that keeps a run within limits.
 
 Controls are tried on a ladder that the load alone sets: lags of the supply up to a
 minute, then ramps held behind that lag, each rung a little slower. The lag makes the
@@ -103,7 +103,7 @@ ENDLESS_STORE = PLAIN_BATTERY.store()._replace(
 
 @dataclass(frozen=True)
 class Mitigation(Brief):
-    """A battery that keeps a run within limits, and the run with it."""
+    """Battery that keeps a run within limits, with the resulting run."""
 
     # The entry of `facility.stages` behind which the run keeps its limits; None where
     # it keeps them without
@@ -125,7 +125,7 @@ class Mitigation(Brief):
 
     @property
     def usable_mwh(self) -> float:
-        """Energy between its least and most state of charge [MWh]."""
+        """Energy between its minimum and maximum state of charge [MWh]."""
         return 0.0 if self.stage is None else _usable_mwh(self.stage)
 
     @property
@@ -142,7 +142,7 @@ class Mitigation(Brief):
         )
 
     def section(self) -> Section:
-        """Return the battery, what it changes of the load, and the verdicts."""
+        """Return a section on the battery, its effect on the load, and the results."""
         seen_on = f"on means over {self.before[0].resolution_s:g} s"
         reports = [(report, "without it") for report in self.before]
         notes = [*self._left_over()]
@@ -189,7 +189,7 @@ class Mitigation(Brief):
                 )
 
     def worse(self) -> list[str]:
-        """Return what is larger with the battery, by how much, and broken limits."""
+        """Return statistics that increase with the battery, and the limits broken."""
         larger = [
             (
                 f"{name} "
@@ -206,7 +206,7 @@ class Mitigation(Brief):
         return larger
 
     def _left_over(self) -> Iterator[str]:
-        """Yield limits that no battery is sized for, here or ever."""
+        """Yield the limits for which no battery is sized."""
         keys = dict.fromkeys(
             result.key for report in self.after for result in report.not_met
         )
@@ -228,7 +228,7 @@ class Mitigation(Brief):
             )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it in plain types, for JSON."""
+        """Return the result in plain types, for JSON."""
         return {
             "power_mw": self.power_mw,
             "usable_energy_mwh": self.usable_mwh,
@@ -317,7 +317,7 @@ def power_of(run: RunFolder) -> Float64Array:
 
 
 def figures_of(power_w: Float64Array, step_ms: int) -> Iterator[tuple[str, float, str]]:
-    """Yield what a battery may make worse of a load: name, value and unit."""
+    """Yield statistics that a battery may worsen: name, value and unit."""
     step_s = step_ms / MS_PER_S
     power_mw = power_w / W_PER_MW
     yield f"highest mean of {step_s:g} s", float(power_mw.max()), "MW"
@@ -331,7 +331,7 @@ def figures_of(power_w: Float64Array, step_ms: int) -> Iterator[tuple[str, float
 
 
 def sizing_steps_ms(limits: Limits, scenario: Scenario) -> tuple[int, int]:
-    """Return the longest means for sizing a battery, and those that show all limits.
+    """Return the coarsest steps for sizing a battery, and for showing all limits.
 
     Iterations of a synchronous job must be seen: a battery that does not would let them
     pass.
@@ -344,7 +344,7 @@ def sizing_steps_ms(limits: Limits, scenario: Scenario) -> tuple[int, int]:
 
 
 def _check_step(run: RunFolder, most_ms: int, shows_all_ms: int) -> None:
-    """Refuse a run with means longer than the steps of its battery."""
+    """Raise if the steps of a run are longer than the steps of its battery."""
     step_ms = run.scenario.resolution_ms
     if step_ms > most_ms:
         most_ms = min(most_ms, shows_all_ms)
@@ -373,7 +373,7 @@ def _usable_mwh(stage: BatterySpec) -> float:
 
 
 class _Sizing:
-    """Finds what keeps a load within the limits that a battery is sized for."""
+    """Search for the battery that keeps a load within its sizing limits."""
 
     def __init__(
         self,
@@ -400,7 +400,7 @@ class _Sizing:
         self._is_kept = not any(report.not_met for report in without)
 
     def held(self, control: BatterySpec) -> SmoothedSupply:
-        """Return the load held by a battery without end."""
+        """Return the load as limited by a battery of unlimited size."""
         start = StoreState(float(self.power_w[0]), ENDLESS_STORE.reference_j)
         return smooth_supply(
             self.power_w, self.dt_s, ENDLESS_STORE, control.supply_limits(), start
@@ -415,7 +415,7 @@ class _Sizing:
         return not any(self.judged(supply_w, one).not_met for one in self.limits)
 
     def ladder(self) -> list[BatterySpec]:
-        """Return controls without a size, each slower than the one before.
+        """Return a ladder of unsized controls, each slower than the previous rung.
 
         Lags begin where the run's steps are a tenth of them, or at the finest step.
         """
@@ -478,7 +478,7 @@ class _Sizing:
         )
 
     def _size(self, control: BatterySpec) -> tuple[float, float]:
-        """Return the power [MW] and usable energy [MWh] that a control asks for."""
+        """Return the power [MW] and usable energy [MWh] that a control requires."""
         held = self.held(control)
         power_w, half_j = (
             float(np.abs(of).max()) for of in (held.battery_w, held.stored_j)
@@ -487,13 +487,13 @@ class _Sizing:
 
 
 def _rounded(value: float, way: Callable[[float], float] = np.rint) -> float:
-    """Return a positive value to the digits of an entry."""
+    """Return a positive value rounded to the digits of an entry."""
     unit = 10.0 ** (np.floor(np.log10(value)) - DIGITS + 1)
     return float(f"{way(value / unit) * unit:.{DIGITS}g}")
 
 
 def _supply(run: RunFolder, power_w: Float64Array) -> Supply:
-    """Return the power of a run behind a battery, with its own peak and rating."""
+    """Return the power of a run downstream of a battery, with its peak and rating."""
     scenario, power_w = run.scenario, as_stored(power_w)
     facility, rated = scenario.facility, rated_of(run.metrics, scenario.facility)
     if not (facility.stages or facility.has_ac_power):

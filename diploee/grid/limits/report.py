@@ -1,4 +1,4 @@
-"""Checking a finished run against limits: `check_limits(run, limits) -> LimitReport`.
+"""Check of a finished run against limits: `check_limits` and `LimitReport`.
 
 The verdict on each is one of three. What is seen beyond a limit is not met, however
 little of the rule the run shows; a limit is met where the run shows all of it that this
@@ -67,7 +67,7 @@ YEAR_MS = 365 * MS_PER_DAY
 
 
 class UncheckedLimit(NamedTuple):
-    """A limit without a check."""
+    """Limit that could not be checked."""
 
     key: str
     text: str
@@ -121,7 +121,7 @@ class LimitResult(Brief):
 
     @property
     def use(self) -> float:
-        """How much of the limit the worst value uses.
+        """Fraction of the limit that the worst value uses.
 
         Of a least allowed one the inverse.
         """
@@ -131,7 +131,7 @@ class LimitResult(Brief):
         return part / whole if whole > sys.float_info.min else math.nan
 
     def by_how_much(self) -> str:
-        """Return the limit's name, the worst value and what is allowed."""
+        """Return the limit, the worst value and the allowed value, as text."""
         name, of = self.text.partition(" (")[0], ", at least" if self.least else " of"
         how = f"{format_short(self.value)}{of} {format_short(self.limit)} {self.unit}"
         return f"{name}: {how}".rstrip()
@@ -159,7 +159,7 @@ class LimitResult(Brief):
 
 @dataclass(frozen=True)
 class LimitReport(Brief):
-    """A run checked against limits."""
+    """Results of checking a run against limits."""
 
     resolution_s: float  # of what was checked
     results: tuple[LimitResult, ...]  # one for each limit that could be checked
@@ -222,12 +222,12 @@ class LimitReport(Brief):
         )
 
     def rank(self) -> int:
-        """Return the place by the verdict, what is not met first."""
+        """Return the sort position of the result, violated limits first."""
         return -VERDICTS.index(self.verdict)
 
     @property
     def of_span(self) -> Verdict:
-        """The worst verdict on a limit over the time that was run."""
+        """Worst result on a limit over the simulated time."""
         return max(self._verdicts, default="inconclusive", key=VERDICTS.index)
 
     @property
@@ -248,7 +248,7 @@ class LimitReport(Brief):
 
     @property
     def title(self) -> str:
-        """The verdict in a line, with the count of each."""
+        """Result in a line, with the number of limits by result."""
         part = ""
         if self.is_part:
             part = f"; {self.days:.3g} day{'s' * (self.days != 1)} of a year"
@@ -310,7 +310,7 @@ class LimitReport(Brief):
 
 
 def limits_section(reports: Sequence[tuple[LimitReport, str]]) -> Section:
-    """Return the verdict on each limit of runs, the worst first.
+    """Return the result on each limit of runs, the worst first.
 
     Several runs have labels.
     """
@@ -348,7 +348,7 @@ def _joined(*texts: str) -> str:
 
 
 class Supply(NamedTuple):
-    """Another power of a run, such as behind a battery, with its peak and rating."""
+    """Alternative power of a run, such as after a battery, with peak and rating."""
 
     power_w: Float64Array
     peak_mw: float | None
@@ -444,7 +444,7 @@ def reactive_of(limits: Limits, columns: Collection[str]) -> list[str]:
 
 
 class CheckedSeries:
-    """A series that is passed to checks, those of what it is filled up apart.
+    """Series under check, with a separate treatment of its warm-up.
 
     Parameters
     ----------
@@ -494,7 +494,7 @@ class CheckedSeries:
         transient_ms: int,
         where: str = "",
     ) -> None:
-        """Take in the next values; those before `transient_ms` fill it up."""
+        """Take in the next values, with values before `transient_ms` as warm-up."""
         power, *others = (
             _quanta(as_stored(columns[name]), f"{where}column '{name}'")
             for name in self._columns
@@ -506,7 +506,7 @@ class CheckedSeries:
     def found(
         self, metrics: Mapping[str, Any], boundary: str, transient_ms: int
     ) -> LimitReport:
-        """Return what the checks found, with the causes of a run's metrics."""
+        """Return the results of the checks, with the causes of a run's metrics."""
         filling = f", without the first {transient_ms / MS_PER_H:.3g} h of filling up"
         causes = {
             (key, time): cause_words(cause) for key, time, cause in causes_of(metrics)
@@ -544,7 +544,7 @@ class CheckedSeries:
 
 
 def covered(metrics: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what the profiles of a run show, and of what share of its energy."""
+    """Yield the detail of a run's profiles, and the fraction of energy they cover."""
     block = (metrics.get("grid") or {}).get("bandwidth") or {}
     if said := "; ".join(
         f"{of['name']} ({of['note']})" for of in block.get("of_profiles") or ()
@@ -555,7 +555,7 @@ def covered(metrics: Mapping[str, Any]) -> Iterator[str]:
 def checks_of(
     spec: LimitSpec, shown_: SeriesContext
 ) -> tuple[list[Check], NotAssessable | None]:
-    """Return the checks that a series allows, or why there are none."""
+    """Return the checks that a series allows, or the reasons for none."""
     try:
         result = list(spec.checks(shown_))
     except NotAssessable as answer:
@@ -595,7 +595,7 @@ def shown_at(
     has_reactive: bool = False,
     exports: bool = False,
 ) -> SeriesContext:
-    """Return what a series of a scenario shows at a step."""
+    """Return the context of a series of a scenario at a step."""
     contract, whole = _contract(scenario.facility), (0.0, "")
     if contract is not None:
         whole = contract[0], f"the {contract[1]},"
@@ -631,12 +631,12 @@ def _contract(facility: Facility) -> tuple[float, str] | None:
 
 
 def as_stored(power_w: Float64Array) -> Float64Array:
-    """Return power as runs are stored, so that verdicts are the same."""
+    """Return power in stored precision, so that results are identical."""
     return power_w.astype(np.float32).astype(np.float64)
 
 
 def _quanta(values: Float64Array, where: str) -> Int64Array:
-    """Return power in quanta; an error names where it is from."""
+    """Return power in fixed-point units, or raise an error that names the source."""
     try:
         return to_quanta(values, MAX_DAY_POWER_W)
     except ValueError as error:
@@ -682,7 +682,7 @@ def _result(
 
 
 def _duration(duration_s: float) -> str:
-    """Return a length of time in the largest unit that it fills twice."""
+    """Return a duration as text in the largest unit that it fills twice."""
     for unit, length_s in (("d", S_PER_DAY), ("h", S_PER_H), ("min", S_PER_MIN)):
         if duration_s >= 2 * length_s:
             return f"{duration_s / length_s:,.4g} {unit}"

@@ -1,4 +1,4 @@
-"""Limits while a run passes.
+"""Checks of limits during a run.
 
 The step that they need, and a sink that checks them at it.
 """
@@ -39,7 +39,7 @@ _ALL_SEEN = Support(np.inf, np.inf, 0.0, 0.0, np.inf)
 
 
 def needed_step_ms(limits: Limits, scenario: Scenario) -> int:
-    """Return the coarsest step at which a run shows as much of limits as at 0.1 s.
+    """Return the coarsest step [ms] that shows as much of the limits as 0.1 s.
 
     What the profiles hold is left out of account.
     """
@@ -87,7 +87,7 @@ def _is_coarse(check: Check, step_ms: int) -> bool:
 
 
 class LimitWatch(CheckedSeries):
-    """Checks limits while a run passes at its step; a sink.
+    """Sink that checks limits during a run, at its step.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ class LimitWatch(CheckedSeries):
 
 
 def asks_for_peak(limits: Limits, scenario: Scenario) -> bool:
-    """Return whether limits are in percent of a peak known from whole years."""
+    """Return True if limits depend on the peak of whole years."""
     of_site = scenario, scenario.step_ms, _ALL_SEEN, (1.0, "")
     known, unknown = (shown_at(*of_site, peak) for peak in (1.0, None))
     if known.whole_mw == unknown.whole_mw:
@@ -195,7 +195,7 @@ LOWER_END = "at the lower end of a large job's lag_s and edge_s"
 
 
 def lower_end(scenario: Scenario) -> Scenario | None:
-    """Return a scenario whose large jobs swing least of what is known.
+    """Return a scenario whose large jobs have the smallest known swings.
 
     None where none differs.
     """
@@ -217,7 +217,7 @@ def lower_end(scenario: Scenario) -> Scenario | None:
 
 @dataclass(frozen=True)
 class WatchedLimits(Watch):
-    """Files of limits that a run is checked against while it passes.
+    """Files of limits, checked during a run.
 
     Where a large job may swing less, its lower end is checked beside it.
     """
@@ -225,11 +225,11 @@ class WatchedLimits(Watch):
     models: Sequence[Limits]
 
     def needed_step_ms(self, scenario: Scenario) -> int:
-        """Return the coarsest step at which a run shows as much of all as at 0.1 s."""
+        """Return the coarsest step [ms] that shows as much of all limits as 0.1 s."""
         return gcd(*(needed_step_ms(each, scenario) for each in self.models))
 
     def lower_end(self, scenario: Scenario) -> Scenario | None:
-        """Return a scenario whose large jobs swing least of what is known."""
+        """Return a scenario whose large jobs have the smallest known swings."""
         return lower_end(scenario)
 
     def open(
@@ -239,7 +239,7 @@ class WatchedLimits(Watch):
         peak_mw: Callable[[], float],
         tell: Callable[[str], None],
     ) -> list[LimitWatch]:
-        """Return a sink for each file of limits, and give the lower end its own.
+        """Return a sink for each file of limits, with a separate lower end.
 
         The peak is simulated where one is in percent of a whole year's.
         """

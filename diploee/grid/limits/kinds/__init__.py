@@ -1,1 +1,1 @@
-"""The kinds of limits that ship: each is a key of a file, and its checks on a run."""
+"""Limit kinds that ship with diploee, each with its file key and checks."""

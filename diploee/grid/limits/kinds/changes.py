@@ -1,4 +1,4 @@
-"""Limits on changes: ramps, steps, swings, and bands and lines in windows."""
+"""Limits on power changes: ramps, steps, swings, frequency bands and lines."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class RampLimit(LimitSpec):
             yield way, amount, self.interval / per_ms, self.interval
 
     def drawn(self, step_ms: int) -> Iterator[tuple[str, PowerBound, float, int]]:  # noqa: ARG002
-        """Yield the lines of what no ramp may be above."""
+        """Yield a chart line for each ramp limit."""
         for way, amount, factor, _ in (
             self.changes_mw() if self.percentile is None else ()
         ):
@@ -161,7 +161,7 @@ class RampLimit(LimitSpec):
 
 
 def _sizes(signal: Signal, way: str, scale: float = 1) -> Signal:
-    """Return the sizes of changes up, down, or either way, scaled."""
+    """Return the sizes of changes [scaled]: up, down, or either way."""
 
     def of(stretch: Chunk) -> SignalChunk | None:
         if (result := signal(stretch)) is None:
@@ -310,7 +310,7 @@ class SwingLimit(LimitSpec):
             yield "", self.max_mw, 1.0, self.window
 
     def drawn(self, step_ms: int) -> Iterator[tuple[str, PowerBound, float, int]]:  # noqa: ARG002
-        """Yield the range."""
+        """Yield a chart line for the largest range."""
         if self.filter is None:
             yield "swings", self.max_mw, 1.0, self.window
 
@@ -346,7 +346,7 @@ class SwingLimit(LimitSpec):
 
 
 class RunningFilter:
-    """A filter with a state from stretch to stretch, started at rest.
+    """Streaming filter that keeps its state between chunks and starts at rest.
 
     It gives filtered values as far as windows of `n_kept` reach back; `sections` has
     shape (s, 6).
@@ -363,7 +363,7 @@ class RunningFilter:
         self._n_left_out = 0
 
     def see(self, stretch: Chunk) -> Chunk:
-        """Return the filtered new part, with what windows reach back."""
+        """Filter a new chunk and return the part that windows reach back to."""
         new = stretch.new.astype(np.float64)
         if not new.size:
             return Chunk(stretch.new, 0, stretch.end_ms, stretch.step_ms)
@@ -395,7 +395,7 @@ def _filter(values: Float64Array, sections: Float64Array, state: Float64Array) -
 
 
 class _Windows(Band, LimitSpec):
-    """A band, looked at in 10-minute windows, one every 5 minutes."""
+    """Ten-minute windows of a frequency band, one every 5 minutes."""
 
     is_sized_for = True
 

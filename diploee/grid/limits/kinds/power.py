@@ -1,4 +1,4 @@
-"""Limits on power: peak, energy of a day, load factor, minimum take.
+"""Limits on power: peak, daily energy, load factor and minimum take.
 
 Power factor, Q range.
 """
@@ -77,7 +77,7 @@ def _monthly_mw(sums: ClockSums) -> SignalChunk | None:
 
 
 class _ClockLimit(LimitSpec):
-    """A limit on sums over clock intervals, those seen in part left out."""
+    """Limit on sums over clock intervals, excluding incomplete intervals."""
 
     def _clocked(
         self,
@@ -140,7 +140,7 @@ class PeakLimit(_ClockLimit):
         yield check
 
     def drawn(self, step_ms: int) -> Iterator[tuple[str, PowerBound, float, int]]:
-        """Yield the power."""
+        """Yield a chart line for the power."""
         yield "power", self.max_mw, 1.0, self.interval or step_ms
 
 
@@ -245,7 +245,7 @@ class MinimumTakeLimit(_ClockLimit):
         )
 
     def drawn(self, step_ms: int) -> Iterator[tuple[str, PowerBound, float, int]]:  # noqa: ARG002
-        """Yield the demand."""
+        """Yield a chart line for the demand."""
         yield "power", self.min_mw, 1.0, self.interval
 
 
@@ -253,7 +253,7 @@ Factor = Annotated[float | None, Field(gt=0, le=1)]
 
 
 class _Reactive(LimitSpec):
-    """A limit on active and reactive power of an interval."""
+    """Limit on the active and reactive power of an interval."""
 
     needs_reactive = True
 
