@@ -1,6 +1,6 @@
-"""Loads of a site: jobs, request services, replicas.
+"""Loads of a site: jobs, request services and replicas.
 
-Each lowers to segments of power.
+Each load is lowered to segments of power.
 """
 
 import lazy_loader

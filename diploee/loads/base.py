@@ -1,4 +1,7 @@
-"""`Load`: what draws power on a site's nodes, as segments by window."""
+"""`Load`: the interface of everything that draws power on a site's nodes.
+
+A load yields its segments window by window.
+"""
 
 from __future__ import annotations
 
@@ -21,52 +24,52 @@ from diploee.scenario.models import Scenario
 
 
 class Load(Protocol):
-    """A part of a site's load.
+    """Part of a site's load.
 
-    Loads are opened one after the other, each with the library of the one before,
-    behind whose profiles it puts its own: indices stay what they are.
+    Loads are opened in turn. Each receives the previous load's profile library and
+    appends its own profiles, so that earlier profile indices stay valid.
     """
 
     @property
     def columns(self) -> Columns:
-        """Columns that it adds to the series."""
+        """Columns that the load adds to the series."""
         ...
 
     @property
     def library(self) -> ProfileLibrary:
-        """Profiles of the loads before it and its own."""
+        """Profiles of the previous loads and of this load."""
         ...
 
     @property
     def profile_ids(self) -> set[int]:
-        """Indices of the profiles that its segments refer to."""
+        """Indices of the profiles that the load's segments refer to."""
         ...
 
     @property
     def ac_profiles(self) -> Mapping[int, PowerProfile]:
-        """Those that are sums over nodes, at their AC input where modelled."""
+        """Node-sum profiles at the AC input, by index, where modelled."""
         ...
 
     @property
     def banks(self) -> Sequence[InstanceGroup]:
-        """Its nodes of one profile each piece, planned for the run."""
+        """Groups of nodes that play one profile per piece of time."""
         ...
 
     def between(self, begin_ms: int, end_ms: int) -> Segments:
-        """Return the segments that start in a window.
+        """Return the segments that start in a time window.
 
-        Windows adjoin from the start of a run.
+        Windows are contiguous from the start of the run.
         """
         ...
 
     def values(self, block: Block) -> Values:
-        """Return its columns over a block."""
+        """Return the load's columns over a block of intervals."""
         ...
 
     def metrics(self, pool: str | None = None) -> dict[str, Any]:
-        """Return its blocks of ``metrics.json``, of one pool or of all.
+        """Return the load's blocks of ``metrics.json``, for one pool or for all pools.
 
-        Known after the run.
+        The blocks are available after the run.
         """
         ...
 
@@ -80,7 +83,7 @@ WHOLE = 1e-6
 
 
 def refusal(load: object) -> ErrorMaker:
-    """Return what makes an error that names a load, or what opens it."""
+    """Return a factory of errors that name a load or its provider."""
     name = getattr(load, "__name__", type(load).__name__)
     return lambda text: WorkloadError(f"load {name}{text}")
 
@@ -92,9 +95,9 @@ def open_loads(
     library: ProfileLibrary,
     columns: Columns,
 ) -> Iterator[Load]:
-    """Open loads one after the other.
+    """Open loads in turn, each with the previous load's library.
 
-    None may take a column of others. `columns` are declared before them.
+    A load may not declare a column of another. `columns` are declared already.
     """
     taken = {column.name for column in columns}
     for i, open_load in enumerate(loads):
@@ -133,7 +136,7 @@ def open_loads(
 def load_metrics(
     loads: Iterable[Load], pool: str | None, taken: Collection[str]
 ) -> dict[str, Any]:
-    """Return the blocks of ``metrics.json`` of loads, none of them `taken`."""
+    """Return the loads' blocks of ``metrics.json``, with no name in `taken`."""
     result = dict[str, Any]()
     for load in loads:
         with named_errors("metrics", refusal(load)):
@@ -147,7 +150,7 @@ def load_metrics(
 
 
 class Loads:
-    """Loads whose first window, or else first block, is checked."""
+    """Loads of a run, with a check of each load's first window or block."""
 
     def __init__(self, loads: Sequence[Load], model: PowerModel) -> None:
         self._loads, self._n_pools = loads, len(model.facility.pools)
@@ -155,7 +158,7 @@ class Loads:
         self._has_passed = False
 
     def between(self, begin_ms: int, end_ms: int) -> list[Segments]:
-        """Return the segments of each load that start in a window."""
+        """Return the segments of each load that start in a time window."""
         result = []
         for load in self._loads:
             with named_errors("between", refusal(load)):
@@ -166,7 +169,7 @@ class Loads:
         return result
 
     def values(self, block: Block) -> dict[str, npt.NDArray[Any]]:
-        """Return a block's columns with those of all loads."""
+        """Return a block's columns together with those of all loads."""
         result = dict(block.columns)
         for load in self._loads:
             refuse = refusal(load)
@@ -179,7 +182,7 @@ class Loads:
         return result
 
     def _check(self, load: Load, found: Segments, begin_ms: int) -> None:
-        """Refuse segments that can't be summed, or of another window."""
+        """Raise an error for segments of another window or of an invalid form."""
         check_type("between", found, Segments, "Segments", refusal(load))
         for name, is_right, expected in (
             ("start_ms", found.start_ms >= begin_ms, "none before its window"),
@@ -206,9 +209,9 @@ class Loads:
 def refuse_overfull(
     loads: Sequence[Load], power: PowerBlock, scenario: Scenario
 ) -> None:
-    """Refuse loads with which more nodes are busy than there are.
+    """Raise an error if a load's busy nodes exceed the free nodes of a pool.
 
-    Jobs and services do not know of them.
+    Jobs and services are planned without regard to these loads.
     """
     for k, (name, pool) in enumerate(scenario.facility.pools.items() if loads else ()):
         standing = power.standing_nodes

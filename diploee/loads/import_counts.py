@@ -1,6 +1,6 @@
-"""Counts of what an importer read, dropped and repaired, by cause.
+"""Counts of rows that an importer read, dropped and repaired, by cause.
 
-Times that no log can have.
+The module also detects implausible times in a log (`believed_span`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NAIVE_AS_LOCAL = "time stamps without a zone, taken as local time of the site"
 def believed_span(
     times: Int64Array, weights: Float64Array | Int64Array, gap: int
 ) -> tuple[int, int] | None:
-    """Return the first and the last time believed, where a few rows lie far away."""
+    """Return the first and last plausible time, without a few remote outliers."""
     parts = np.split(np.arange(times.size), np.flatnonzero(np.diff(times) > gap) + 1)
     main = max(parts, key=lambda part: weights[part].sum())
     if len(parts) == 1 or weights[main].sum() <= (1 - FEW) * weights.sum():
@@ -45,7 +45,7 @@ def believed_span(
 
 @dataclass(frozen=True)
 class ImportCounts(Brief):
-    """Rows of a foreign file: how many there were and what became of them."""
+    """Counts of a foreign file's rows: read, dropped, repaired and noted."""
 
     n_rows: int  # data rows read, headers and comments aside
     # Rows that became records; with all that were dropped they add up to `n_rows`
@@ -65,9 +65,9 @@ class ImportCounts(Brief):
             object.__setattr__(self, what, result)
 
     def by_cause(self, of: str = "", as_local: bool = False) -> dict[str, int]:
-        """Return what was left out, changed or noted, by cause and whose it is.
+        """Return the counts of dropped, changed or noted rows by cause and owner.
 
-        `as_local`: stamps without a zone were then played as local time of the site.
+        `as_local`: timestamps without a time zone were read as local time of the site.
         """
         names = {NAIVE: NAIVE_AS_LOCAL} if as_local else {}
         return {
@@ -77,7 +77,7 @@ class ImportCounts(Brief):
         }
 
     def lines(self) -> list[str]:
-        """Return one line of text per cause that occurred, after one with the totals."""  # noqa: E501
+        """Return a text line with the totals, then one line per cause."""
         result = [f"{self.n_rows:,} rows, {self.n_kept:,} kept"]
         for what in ("dropped", "repaired", "noted"):
             causes: Mapping[str, int] = getattr(self, what)

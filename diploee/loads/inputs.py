@@ -1,4 +1,4 @@
-"""`Inputs`: all that a run takes from files, read before its first stage."""
+"""`Inputs`: all data that a run reads from files before its first stage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from diploee.schedule.signals import Signal
 
 @dataclass(frozen=True)
 class Inputs:
-    """Inputs of a run."""
+    """Data that a run reads from files: profiles, logs, traces, curves, weather."""
 
     # Power profiles of the jobs; a profile's samples are read when they are first
     # needed

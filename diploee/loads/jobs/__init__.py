@@ -1,4 +1,4 @@
-"""Jobs: calendar rates, job draws and the bisection against a target utilization."""
+"""Jobs: calendar rates, random jobs and bisection on a target utilization."""
 
 from diploee.loads.jobs.source import StreamClass as StreamClass
 from diploee.loads.jobs.source import StreamMatch as StreamMatch

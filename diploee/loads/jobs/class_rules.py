@@ -1,4 +1,4 @@
-"""From logged jobs to the rule, and so the workload, that each takes its power from."""
+"""Assignment of logged jobs to rules, which determine their workload and power."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def assign_classes(
     rules: Sequence[ClassRule],
     words: Mapping[str, Sequence[str]] | None = None,
 ) -> Int16Array:
-    """Find for every job the first rule that fits."""
+    """Return the index of the first matching rule of each job."""
     result = np.full(len(jobs), UNMATCHED, dtype=np.int16)
     for number in reversed(range(len(rules))):  # the first rule is written last
         result[_fits(jobs, types, rules[number], number, words or {})] = number
@@ -74,9 +74,9 @@ def _fits(
 def nearest_n_nodes(
     n_nodes: npt.NDArray[np.integer], measured: Sequence[int]
 ) -> Int64Array:
-    """Return for every node count the nearest one that was measured, by ratio.
+    """Return the measured node count nearest by ratio to each node count.
 
-    The lower of two.
+    The lower count is taken if two are equally near.
     """
     known = np.array(sorted(set(measured)), dtype=np.int64)
     # Halfway between two by ratio is their geometric mean; squares stay exact.

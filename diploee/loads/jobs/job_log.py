@@ -1,4 +1,4 @@
-"""`JobLog`: jobs as a scheduler logged them, in any format."""
+"""`JobLog`: jobs recorded by a scheduler, independent of the file format."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ GPU_ROUNDING = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class JobRecords(Table):
-    """Logged jobs in the order of their submission, ties in the order of the file."""
+    """Logged jobs in order of submission, ties in the order of the file."""
 
     # Submission [ms]; since 1970 UTC, or since the log's own origin where
     # `JobLog.is_relative`
@@ -67,11 +67,11 @@ class JobRecords(Table):
     name_id: Int32Array = column("int32", 0)
 
     def slots(self, per_node: int, factor: float = 1.0) -> Float64Array:
-        """Return the slots that each job takes on nodes of `per_node` slots.
+        """Return the slots of each job on nodes with `per_node` slots.
 
-        Where GPUs are given, a job on one node that asks for fewer than it has takes
-        those alone: a part of one GPU, or several rounded up. One whose GPUs are
-        unknown takes its nodes, one on CPUs alone nothing.
+        A single-node job that requests fewer GPUs than a node has occupies only those
+        GPUs, rounded up to whole slots. A job of unknown GPU count occupies its whole
+        nodes, and a CPU-only job occupies no slot.
         """
         slots: Float64Array = np.maximum(np.rint(self.n_nodes * factor), 1) * per_node
         asked = self.n_gpus * SLOTS_PER_GPU
@@ -87,10 +87,10 @@ class JobRecords(Table):
         return slots
 
     def small_jobs(self, gpus_per_node: int, factor: float = 1.0) -> tuple[int, float]:
-        """Return the number of jobs below a node's GPUs, and what nodes cost them.
+        """Return the count of jobs smaller than a node, and their cost in nodes.
 
-        That is the node time of all jobs with GPUs over their GPU time in nodes; 1
-        without any.
+        The cost is the node time of all GPU jobs divided by their GPU time in nodes, or
+        1 if there are no GPU jobs.
         """
         nodes, asked = self.slots(1, factor), self.n_gpus * factor
         small, on_gpus = (asked > 0) & (asked < gpus_per_node) & (nodes == 1), asked > 0
@@ -105,7 +105,7 @@ class JobRecords(Table):
 
 @dataclass(frozen=True, eq=False)
 class JobLog(Brief):
-    """A job log and what its import left out."""
+    """Job log with the counts of its import."""
 
     source: str  # file that it was read from
     log_format: str  # name of the format, such as ``"swf"``
@@ -133,7 +133,7 @@ class JobLog(Brief):
 
     @property
     def zone(self) -> Zone:
-        """Zone of the log's local time."""
+        """Time zone of the log's local time."""
         return Zone(self.time_zone, self.utc_offset_min or 0)
 
     def __len__(self) -> int:

@@ -64,7 +64,7 @@ _Submitted = tuple[JobTable, int]
 
 @dataclass(frozen=True, eq=False)
 class JobWindow:
-    """Outcome of the jobs in a window."""
+    """Schedule of the jobs in one window."""
 
     submitted: JobTable  # jobs submitted in it
     started: Schedule  # jobs that started or ran in it
@@ -75,7 +75,7 @@ class JobWindow:
 
 
 class JobsLoad:
-    """All job streams of a site: it is settled, and its inputs are read."""
+    """All job streams of a site, with settled job counts and inputs in memory."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class JobsLoad:
         self._count_anew()
 
     def _with_levels(self) -> None:
-        """Take the streams' library, with capped profiles where jobs are capped."""
+        """Set the profile library, with capped profiles if jobs can be capped."""
         self.library, classes = self.streams.library, self.streams.classes
         if self.cluster.acts:
             kinds = [self._context.flexibility_of(k).kind for k in range(len(classes))]
@@ -124,7 +124,7 @@ class JobsLoad:
             )
 
     def profiles_of(self, class_ids: Iterable[int]) -> set[int]:
-        """Return the profiles that jobs of some classes may play."""
+        """Return the profiles that jobs of the given classes may play."""
         classes = self.streams.classes
         ids = {i for k in class_ids for i in classes[k].profile_ids}
         if self.cluster.acts:
@@ -132,9 +132,9 @@ class JobsLoad:
         return ids
 
     def at_end(self, scenario: Scenario, inputs: Inputs) -> JobsLoad:
-        """Return the same jobs, of which large ones play what another scenario says.
+        """Return the same jobs, with synchronous jobs that follow another scenario.
 
-        Only lowers schedules.
+        The result can only lower schedules.
         """
         other = copy(self)
         other.sinks, other._scenario = [], scenario
@@ -163,7 +163,7 @@ class JobsLoad:
 
     @property
     def calendars(self) -> dict[str, HourlyRates]:
-        """Mean rate of submissions of each drawing stream, for causes of events."""
+        """Mean submission rate of each random stream, used to explain events."""
         clock, seed = self._scenario.clock, self._scenario.seed
         return {
             name: hourly_rates(spec.calendar, clock, seed, "workload", name)
@@ -174,7 +174,7 @@ class JobsLoad:
         }
 
     def undisturbed(self, policies: Mapping[str, Policy] | None) -> JobsLoad:
-        """Return the same jobs under no controller, to be taken beside these."""
+        """Return the same jobs without a load controller, as a baseline."""
         other = copy(self)
         self._windows, other._windows = tee(self._submitted_windows(None))
         other.sinks = []
@@ -188,20 +188,20 @@ class JobsLoad:
     # Windows
 
     def window_ms(self, window_days: float | None = None) -> int:
-        """Return the length of windows [ms], a multiple of what is drawn at once."""
+        """Return the window length [ms], a multiple of the draw span."""
         if window_days is not None:
             return max(1, round(window_days * MS_PER_DAY / DRAW_MS)) * DRAW_MS
         per_draw = max(self.streams.jobs_per_day * DRAW_MS / MS_PER_DAY, 1.0)
         return max(1, min(MAX_DRAWS, int(JOBS_PER_WINDOW / per_draw))) * DRAW_MS
 
     def edges(self, window_days: float | None = None) -> Iterator[int]:
-        """Yield the end of each window [ms], whose jobs `between` then has."""
+        """Yield the end of each window [ms], in the order that `between` needs."""
         windows = self._windows or self._submitted_windows(window_days)
         for self._submitted, end_ms in windows:
             yield end_ms
 
     def _submitted_windows(self, window_days: float | None) -> Iterator[_Submitted]:
-        """Draw the jobs window by window, and cut windows where they are too many."""
+        """Yield the submitted jobs by window, and split windows with too many jobs."""
         n_draws = self.window_ms(window_days) // DRAW_MS
         from_ms, horizon_ms = self._scenario.clock.begin_ms, self._scenario.horizon_ms
         for drawn in self._timed(self.streams.windows(n_draws)):
@@ -234,7 +234,7 @@ class JobsLoad:
             del jobs
 
     def between(self, begin_ms: int, end_ms: int) -> Segments:  # noqa: ARG002
-        """Schedule the jobs of the window of `edges`, and return what they play."""
+        """Schedule the jobs of a window of `edges`, and return their segments."""
         submitted, self._submitted = self._submitted, JobTable.empty()
         self.n_drawn += len(submitted)
         with self.watch.lap("schedule"):
@@ -249,7 +249,7 @@ class JobsLoad:
         return load.segments
 
     def lowered(self, started: Schedule) -> JobLoad:
-        """Return what started jobs play."""
+        """Return the segments of started jobs."""
         facility, pieces = self._scenario.facility, self.streams.pieces
         if isinstance(started, PreemptiveSchedule):
             return lower_runs(started, self.library, self._levels, facility, pieces)
@@ -278,11 +278,11 @@ class JobsLoad:
             queue.add(int(np.count_nonzero(in_run == pool_id)), of_pool)
 
     def values(self, block: Block) -> Values:
-        """Return the jobs that wait at the start of each interval of a block."""
+        """Return the waiting jobs at the start of each interval of a block."""
         return {"queued_jobs": self._length.at(block.starts_ms)}
 
     def metrics(self, pool: str | None = None) -> dict[str, Any]:
-        """Return the `jobs` block of one pool or all, and the `synchronous` one."""
+        """Return the `jobs` and `synchronous` blocks for one pool or for all pools."""
         queue = self.queue if pool is None else self.queues[pool]
         jobs = {"jobs": queue.block()} if queue.has_streams else {}
         if pool is not None or self._synchronous is None:
@@ -296,7 +296,7 @@ def _context_of(
     levels: CapLevels,
     signals: Mapping[str, Signal],
 ) -> Context:
-    """Return what policies that act know besides their queues; not services yet."""
+    """Return the facility data for policies that act on jobs, without services."""
     facility = scenario.facility
     pools = [facility.node_type_of(name) for name in facility.pools]
     context = Context(
@@ -334,7 +334,7 @@ def _context_of(
 def job_flexibility_from_spec(
     told: JobFlexibilitySpec | None, n_nodes: int, scenario: Scenario
 ) -> ClassFlexibility:
-    """Return how the jobs of a class bend, as the engine knows it."""
+    """Return the flexibility of a class's jobs in the engine's form."""
     if told is None:
         return ClassFlexibility()
     return ClassFlexibility(
@@ -359,9 +359,9 @@ def simulations(
     policies: Mapping[str, Policy] | None = None,
     context: Context | None = None,
 ) -> dict[str, Utilization]:
-    """Return what each stream with ``match: simulated`` matches.
+    """Return the occupancy simulation of each stream with ``match: simulated``.
 
-    Its own pool's occupancy.
+    A simulation returns the occupancy of the stream's own pool.
     """
     return {
         name: partial(

@@ -1,7 +1,7 @@
-"""Jobs to segments: which section of which profile each started job plays, and when.
+"""Lowering of jobs to segments: the profile section that each job plays, over time.
 
-`ProfileSections` are the sections that a job plays in its own time, from 0 to its run
-time, undisturbed; lowering places them from the start of each job on.
+`ProfileSections` are the sections that an undisturbed job plays from 0 to its run time.
+Lowering shifts the sections to the start of each job.
 """
 
 from __future__ import annotations
@@ -35,10 +35,7 @@ MAX_PASSES = 100_000_000
 
 @dataclass(frozen=True, eq=False)
 class ProfileSections(Table):
-    """Pieces of profiles that jobs play in their own time.
-
-    The pieces of a job adjoin.
-    """
+    """Contiguous sections of profiles, in each job's own time."""
 
     job: Int64Array = column("int64")  # row of the job table
     # Start of the piece since the start of the job [ms]
@@ -63,13 +60,13 @@ def pieces_of_jobs(
     facility: Facility,
     pieces_of: PiecesOf | None = None,
 ) -> ProfileSections:
-    """Return what some jobs, `rows` of the table, play in their own time.
+    """Return the profile sections of the jobs in `rows`, in each job's own time.
 
-    A job that runs as long as its profile is one piece; another plays the profile as
-    `played_sections` says. A start-up is a piece of its own at idle power. The weight
-    is the job's nodes over its profile's, times the job's power factor. Pieces beyond
-    the own time `needed_ms` of each job [ms] may lack; `pieces_of` gives those of
-    synchronous jobs.
+    A job that runs as long as its profile is one piece. Other jobs repeat or cut the
+    profile as `played_sections` does. A start-up is a separate piece at idle power. A
+    piece's weight is the job's nodes over the profile's nodes, times the job's power
+    factor. Pieces beyond `needed_ms` of each job [ms] may be missing. `pieces_of`
+    returns the pieces of synchronous jobs.
     """
     duration_ms = np.array([entry.duration_ms for entry in library.entries])
     profile_n_nodes = np.array([entry.n_nodes for entry in library.entries])
@@ -140,7 +137,7 @@ def _filled(
     begin_ms: Int64Array,
     weight: Float64Array,
 ) -> ProfileSections:
-    """Fill run times of jobs, from times of their own on, with one profile."""
+    """Fill the jobs' run times with one profile, from `begin_ms` in each job's time."""
     of = find_phases(library[profile_id])
     # Whole loops beyond what is needed are left out: the end of the profile stays
     # beyond it too.
@@ -167,9 +164,9 @@ def _filled(
 
 
 def cut(length_ms: Int64Array, most_ms: Int64Array | int) -> tuple[Int64Array, ...]:
-    """Cut lengths into pieces of at most so much each.
+    """Split lengths into pieces of at most `most_ms` [ms].
 
-    Return row, start and length of each.
+    Returns the row, start and length of each piece.
     """
     most_ms = np.broadcast_to(np.asarray(most_ms), length_ms.shape)
     row, nth = repeated(-(-length_ms // most_ms))
@@ -179,7 +176,7 @@ def cut(length_ms: Int64Array, most_ms: Int64Array | int) -> tuple[Int64Array, .
 
 @dataclass(frozen=True, eq=False)
 class JobLoad:
-    """Segments of jobs, and the job of each."""
+    """Segments of jobs, with the job index of each segment."""
 
     segments: Segments  # what the jobs draw
     job: Int64Array  # row of the job table that each segment belongs to
@@ -197,12 +194,12 @@ def lower_jobs(
     facility: Facility,
     pieces_of: PiecesOf | None = None,
 ) -> JobLoad:
-    """Lower started jobs to segments, cut at the horizon, and keep whose they are.
+    """Lower started jobs to segments, cut at the horizon, with their job indices.
 
-    The pieces of each job, as `pieces_of_jobs` says, are placed from its start on.
-    Segments that ended before the run are left out; one that runs at its start keeps
-    its own start, so that its power is added as in a run that begins earlier, to the
-    last bit. `pieces_of` gives those of synchronous jobs, such as `JobStreams.pieces`.
+    The pieces of each job from `pieces_of_jobs` are shifted to its start. Segments that
+    end before the run are dropped. A segment that is active at the run's start keeps
+    its own start, so that its power is bit-identical to a run that begins earlier.
+    `pieces_of` returns the pieces of synchronous jobs, as `JobStreams.pieces` does.
     """
     jobs, rows = schedule.jobs, np.flatnonzero(schedule.started)
     left_ms = schedule.horizon_ms - schedule.start_ms[rows]

@@ -1,6 +1,6 @@
-"""Stretches of jobs to segments.
+"""Lowering of preempted jobs: execution intervals to segments of power.
 
-The pieces of a job, cut, slowed and scaled as it was run.
+The pieces of a job are cut, slowed and scaled as the job ran.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PIECE_MS = MS_PER_MIN
 
 @dataclass(frozen=True, eq=False)
 class _LevelProfiles:
-    """Which profile stands for which at each cap level."""
+    """Capped variant of each profile at each cap level, by index."""
 
     # Index of the profile that stands for each one; itself where nothing is capped
     variant: Int32Array
@@ -53,7 +53,7 @@ def with_levels(
     kinds: Sequence[WorkKind],
     levels: CapLevels,
 ) -> tuple[ProfileLibrary, _LevelProfiles]:
-    """Give profiles of classes capped variants, the library a flat profile."""
+    """Add the capped variants of the classes' profiles and a flat profile."""
     added: list[Entry] = [] if FLAT_ID in library.ids else [flat_profile()]
     groups: dict[tuple[int, WorkKind], int] = {}
     group = np.zeros(len(classes), dtype=np.int64)
@@ -87,16 +87,16 @@ def lower_runs(
     facility: Facility,
     pieces_of: PiecesOf | None = None,
 ) -> JobLoad:
-    """Lower stretches of jobs to segments up to the horizon, with owners.
+    """Lower execution intervals of jobs to segments up to the horizon.
 
-    A stretch plays the pieces that its job has between its work before and after. At a
-    cap level that is the profile's capped variant, which goes as much slower as the job
-    does. ASSUMPTION: a job on fewer nodes than it asks for draws in proportion to them
-    and plays its profile in pieces of a minute, each in the time that it takes there
-    [J]; so does a profile that has no capped variant. A job that is paused, saved or
-    starts again draws a constant power. `library` and `levels` are from `with_levels`;
-    the other arguments are those of `lower_jobs`. `JobLoad.job` is the row of
-    `schedule.runs`.
+    An interval plays the job's pieces between its work at the interval's start and end.
+    At a cap level, the profile's capped variant is played, which is slower in the same
+    ratio as the job. ASSUMPTION: a job on fewer nodes than requested draws power in
+    proportion to its nodes and plays its profile in pieces of a minute, each stretched
+    to the time taken [J]. The same holds for a profile without a capped variant. A job
+    that is suspended, checkpointing or restarting draws constant power. `library` and
+    `levels` come from `with_levels`, and the other arguments are those of `lower_jobs`.
+    `JobLoad.job` is the row of `schedule.runs`.
     """
     runs, jobs = schedule.runs, schedule.jobs
     works = np.flatnonzero(runs.kind == RUN)
@@ -192,9 +192,9 @@ def _held(
     rows: Int64Array,
     library: ProfileLibrary,
 ) -> JobLoad:
-    """Lower what holds nodes without work.
+    """Lower intervals that occupy nodes without progress to constant power.
 
-    Constant power, in pieces of the flat profile.
+    The segments are pieces of the flat profile.
     """
     jobs = schedule.jobs
     row, into_ms, length_ms = cut(

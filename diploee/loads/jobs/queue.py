@@ -1,4 +1,4 @@
-"""The `jobs` block of the metrics: what was submitted, what waited and for how long."""
+"""The `jobs` block of the metrics: submitted jobs, waiting jobs and waiting times."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from diploee.schedule.started import Schedule
 
 
 class QueueMetrics:
-    """Outcome of the jobs of the whole facility or of one pool, window by window.
+    """Queue statistics of the whole facility or of one pool, added window by window.
 
-    Where no stream submits jobs (`has_streams`), there is nothing to report.
+    Nothing is reported if no stream submits jobs (`has_streams`).
     """
 
     def __init__(self, horizon_ms: int, has_streams: bool = True) -> None:
@@ -24,10 +24,10 @@ class QueueMetrics:
         self._queued, self._wait_ms, self._longest_ms = 0, 0, 0
 
     def add(self, n_submitted: int, started: Schedule) -> None:
-        """Add the jobs submitted in a window, and those that started or ran in it.
+        """Add a window's submitted jobs and the jobs that started or ran in the window.
 
-        A job that is put back into the queue has waited until its first start. Of jobs
-        submitted before the run the node time within it counts alone.
+        The waiting time of a requeued job ends at its first start. Jobs submitted
+        before the run count only by their node time within the run.
         """
         self.submitted += n_submitted
         self.node_ms += int(started.node_ms.sum())
@@ -46,14 +46,14 @@ class QueueMetrics:
 
     @property
     def unstarted(self) -> int:
-        """Jobs that never started."""
+        """Number of jobs that never started."""
         return self.submitted - self.started
 
     def block(self) -> dict[str, Any]:
-        """Return the `jobs` block.
+        """Return the `jobs` block of the metrics.
 
-        Queued means started later than submitted, among the started jobs. Values that
-        no job defines are None.
+        A job is queued if it started later than it was submitted. Undefined values are
+        None.
         """
         started = self.started
         return {
@@ -68,26 +68,25 @@ class QueueMetrics:
 
 
 class QueueLength:
-    """Counts the jobs that wait, at instants in the order of time."""
+    """Counter of waiting jobs at increasing times."""
 
     def __init__(self) -> None:
         self._submit_ms = self._start_ms = np.empty(0, dtype=np.int64)
         self._waiting = 0  # before all times that are held
 
     def add(self, submit_ms: Int64Array, start_ms: Int64Array) -> None:
-        """Add the submissions and the starts of a window [ms], in any order.
+        """Add a window's submissions and starts [ms], in any order.
 
-        A job that is put back counts as another submission, and its next start as
-        another start.
+        A requeued job counts as another submission, and its next start as another
+        start.
         """
         self._submit_ms = np.concatenate([self._submit_ms, np.sort(submit_ms)])
         self._start_ms = np.concatenate([self._start_ms, np.sort(start_ms)])
 
     def at(self, times_ms: Int64Array) -> Int64Array:
-        """Return how many jobs are submitted by each time [ms] and not yet started.
+        """Return the number of submitted but unstarted jobs at each time [ms].
 
-        The times must not precede those asked for before, and lie within the windows
-        added.
+        Times must not decrease between calls and must lie within the added windows.
         """
         submitted = np.searchsorted(self._submit_ms, times_ms, side="right")
         started = np.searchsorted(self._start_ms, times_ms, side="right")

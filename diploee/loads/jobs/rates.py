@@ -1,6 +1,6 @@
-"""Calendar weights over a run, by its local time: continuous rates with a mean of 1.
+"""Calendar weights of a run in local time: continuous rates with a mean of 1.
 
-`bisect` finds how much of them meets a target utilization, as in the paper.
+`bisect` finds the rate that meets a target utilization, as in the paper.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MIN_DISPERSION = 1e-300
 
 @dataclass(frozen=True, eq=False)
 class HourlyRates:
-    """Relative rate in time, with the calendar's mean over each hour."""
+    """Relative rate over time, with the calendar's mean in each hour."""
 
     # Edges of the clock hours from the start of the run, (H + 1,), the first and last
     # one cut
@@ -54,7 +54,7 @@ class HourlyRates:
 
     @property
     def of_pieces(self) -> Float64Array:
-        """Integral between successive nodes [ms], shape (N - 1,)."""
+        """Integral between successive knots [ms], shape (N - 1,)."""
         of_pieces: Float64Array = np.diff(self.nodes_ms) * (
             self.at_nodes[1:] + self.at_nodes[:-1]
         )
@@ -68,15 +68,15 @@ class HourlyRates:
 
     @property
     def relative_rate(self) -> Float64Array:
-        """Mean in each hour relative to that over the run, shape (H,)."""
+        """Mean rate of each hour over the mean rate of the run, shape (H,)."""
         return self.of_hours / np.diff(self.edges_ms)
 
     def at(self, times_ms: Int64Array) -> Float64Array:
-        """Return the relative rate at times within the span, behind a step there."""
+        """Return the right-continuous relative rate at times within the span."""
         return np.interp(times_ms, self.nodes_ms, self.at_nodes)
 
     def cut_at(self, times_ms: Int64Array) -> HourlyRates:
-        """Return the same rates, with hours that are cut at times as well."""
+        """Return the same rates with hours also split at the given times."""
         inside = times_ms[
             (times_ms > self.edges_ms[0]) & (times_ms < self.edges_ms[-1])
         ]
@@ -91,9 +91,9 @@ class HourlyRates:
         )
 
     def between(self, begin_ms: int, end_ms: int) -> HourlyRates:
-        """Return the part of the span between two times.
+        """Return the rates between two times.
 
-        Hours that they cut are partial.
+        Hours that contain either time are partial.
         """
         begin_ms = max(begin_ms, int(self.edges_ms[0]))
         end_ms = min(end_ms, int(self.edges_ms[-1]))
@@ -108,9 +108,9 @@ class HourlyRates:
 
 
 def _over(times_ms: Int64Array, begin_ms: int, end_ms: int) -> slice:
-    """Return which times are needed over a span.
+    """Return a mask of the times needed to cover a span.
 
-    The last at its begin to the first at its end.
+    It includes the last time up to the span's start and the first from its end on.
     """
     first = int(np.searchsorted(times_ms, begin_ms, side="right")) - 1
     return slice(first, int(np.searchsorted(times_ms, end_ms)) + 1)
@@ -119,11 +119,11 @@ def _over(times_ms: Int64Array, begin_ms: int, end_ms: int) -> slice:
 def line_through_means(
     edges_ms: Int64Array, means: Float64Array
 ) -> tuple[Int64Array, Float64Array]:
-    """Return nodes of a non-negative line with given means in each step.
+    """Return the knots of a non-negative line with the given mean in each step.
 
-    At an edge it passes the mean of its neighbours, at most twice the smaller, so that
-    a step of 0 has none at all; the middle of a step makes up for the rest. All rates
-    of calendars and of replayed traces are such lines.
+    At an edge, the line passes through the mean of the two steps, limited to twice the
+    smaller one, so that a step of 0 stays 0. A knot in the middle of each step restores
+    the step's mean. All rates of calendars and replayed traces are such lines.
     """
     within = joint(means[1:], means[:-1])
     at_edges = np.concatenate([means[:1], within, means[-1:]])
@@ -149,10 +149,9 @@ def line_through_means(
 def _local_hours(
     clock: RunClock, begin_ms: int, end_ms: int
 ) -> tuple[Int64Array, Int64Array]:
-    """Return the clock hours of a part of a run, as the wall clock has them.
+    """Return the hours of part of a run by the wall clock.
 
-    Where the clock is put forward an hour is missing, where it is put back one comes
-    twice.
+    At a daylight-saving change, an hour is missing in spring and repeated in autumn.
     """
     edges_ms, hours = [], []
     for part in clock.wall.steady_spans(begin_ms, end_ms):
@@ -164,16 +163,16 @@ def _local_hours(
 
 
 def hour_weights(calendar: Calendar, hours: Int64Array) -> Float64Array:
-    """Return the calendar's weight of hours of local time: that of the week times the month's."""  # noqa: E501
+    """Return the calendar weight of local hours: week weight times month weight."""
     return _of_week(calendar, hours) * month_factors(calendar, hours)
 
 
 def week_share(correlation_weeks: float) -> float:
-    """Return the variance of weekly means over that of the weeks' levels, 0-1.
+    """Return the variance of weekly means over that of the weekly levels (0-1).
 
-    Linear between the middles of the weeks, the mean of a week is (before + 6 x
-    own + after) / 8 of the levels; those of weeks n apart have the correlation
-    ``rho**n``.
+    The factor is linear between the middles of weeks, so the mean of a week is
+    (previous + 6 x own + next) / 8 of the levels. Levels of weeks n apart have the
+    correlation ``rho**n``.
     """
     rho = week_correlation(correlation_weeks)
     return float(19 + 12 * rho + rho**2) / 32
@@ -208,7 +207,7 @@ def _week_factors(
 
 
 def _middle_of_week(week: int) -> np.datetime64:
-    """Return noon on the Thursday of a week, counted from the one that holds 1970-01-01."""  # noqa: E501
+    """Return noon on the Thursday of a week; week 0 contains 1970-01-01."""
     hour = int(week) * HOURS_PER_WEEK + HOURS_PER_WEEK // 2 - EPOCH_HOUR_OF_WEEK
     return np.datetime64(hour, "h")
 
@@ -217,7 +216,7 @@ def _middle_of_week(week: int) -> np.datetime64:
 def _week_levels(
     year: int, relative_std: float, correlation_weeks: float, seed: int, *name: str
 ) -> tuple[int, Float64Array]:
-    """Return the first week of a year (from 1970), and the levels of all."""
+    """Return a year's first week, counted from 1970, and the levels of its weeks."""
     new_year_h = (
         np.arange(year, year + 2).astype("datetime64[Y]").astype("datetime64[h]")
     )
@@ -243,11 +242,11 @@ def _week_levels(
 
 
 def mean_from_ms(calendar: Calendar, clock: RunClock) -> int:
-    """Return from when on a calendar's mean is taken, to the end of the run [ms].
+    """Return the start of the span over which a calendar's mean is taken [ms].
 
-    It is the start of the run, but that of its warm-up where the run is shorter than
-    the day, week or year in which the weights repeat: a run of a weekend says nothing
-    of the days before.
+    The span ends with the run. It starts with the run, or with the warm-up if the run
+    is shorter than the period of the weights (day, week or year): a run of a weekend
+    does not determine the days before the run.
     """
     hours = np.array(calendar.week_weights()).reshape(-1, HOURS_PER_DAY)
     cycle_h = HOURS_PER_DAY if np.ptp(hours) else 0
@@ -270,11 +269,11 @@ def hourly_rates(
     standing: InstalledNodes | None = None,
     scatters: Sequence[Scatter] = (),
 ) -> HourlyRates:
-    """Lay calendar weights over a run, without a step but where nodes are added.
+    """Return the calendar's rates over a run, continuous except where nodes are added.
 
-    Each clock hour has the mean of its weight and factors. These, as those of the weeks
-    of the stream `name`, are not in the mean of 1, which is taken from `mean_from_ms`
-    on. Rates are in proportion to nodes that stand.
+    Each clock hour has the mean of its weight and random factors. The random factors,
+    including the weekly factors of the stream `name`, are not part of the mean of 1,
+    which is taken from `mean_from_ms` on. Rates are proportional to installed nodes.
     """
     # A run that begins earlier has the same line: it goes by the hours around the run
     # as well.
@@ -305,7 +304,7 @@ def hourly_rates(
 
 
 def _per_node(line: HourlyRates, standing: InstalledNodes) -> HourlyRates:
-    """Multiply a line by the nodes that stand: a step where some are added."""
+    """Multiply a line by the installed nodes, with a step where nodes are added."""
     added_ms = np.array([time_ms for time_ms, _ in standing.added])
     added_ms = added_ms[(added_ms > line.nodes_ms[0]) & (added_ms < line.nodes_ms[-1])]
     nodes_ms = np.union1d(line.nodes_ms, added_ms)
@@ -323,7 +322,7 @@ def _per_node(line: HourlyRates, standing: InstalledNodes) -> HourlyRates:
 def _of_week(calendar: Calendar, hours: Int64Array) -> Float64Array:
     """Return the weight of the hour of the week, shape (H,).
 
-    Of holidays that of their weekday.
+    Holidays have the weight of `holiday_weekday`.
     """
     hour = (hours + EPOCH_HOUR_OF_WEEK) % HOURS_PER_WEEK
     if calendar.holidays is not None and hours.size:
@@ -340,13 +339,12 @@ def _of_week(calendar: Calendar, hours: Int64Array) -> Float64Array:
 
 
 def month_factors(calendar: Calendar, hours: Int64Array) -> Float64Array:
-    """Return the factor of the months at local hours, continuous over their ends.
+    """Return the month factor at local hours, continuous across month ends.
 
-    Each month holds a level of its own, but for `MONTH_RAMP_H` at either end, where it
-    goes in a straight line to the mean of its own and its neighbour's weight (at most
-    twice the smaller, so that next to a month without load there is none). The level is
-    such that the month has as much load as its weight on every hour would give it
-    (ASSUMPTION: the ramps' length).
+    A month has a constant level except within `MONTH_RAMP_H` of either end, where the
+    factor is linear to the mean of the two months' weights (at most twice the smaller
+    weight, so that a month without load stays at 0). The level preserves the month's
+    total load (ASSUMPTION: the length of the ramps).
     """
     weights = np.array(calendar.month_weights())
     if not hours.size or (weights == weights[0]).all():
@@ -380,7 +378,7 @@ def month_factors(calendar: Calendar, hours: Int64Array) -> Float64Array:
 
 
 def joint(own: Float64Array, neighbour: Float64Array) -> Float64Array:
-    """Return the value where two steps meet: their mean, at most twice the smaller."""
+    """Return the mean of two adjacent steps, limited to twice the smaller step."""
     return np.minimum((own + neighbour) / 2, 2 * np.minimum(own, neighbour))
 
 
@@ -391,7 +389,7 @@ def _month_level(
     at_begin: float,
     at_end: float,
 ) -> float:
-    """Return the level between a month's ramps that keeps its total."""
+    """Return the level between a month's ramps that preserves the month's total."""
     hours = np.arange(edges_h[0], edges_h[1])
     load = _of_week(calendar, hours)
     into, left = hours + 0.5 - edges_h[0], edges_h[1] - hours - 0.5
@@ -405,7 +403,7 @@ def _month_level(
 
 
 def hour_of_week(hours: npt.NDArray[np.datetime64]) -> Int64Array:
-    """Return the hour of the week of local hours, 0 on Monday at 00:00, to 167."""
+    """Return the hour of the week of local hours, 0 (Monday 00:00) to 167."""
     since_monday: Int64Array = (
         hours.astype("datetime64[h]").astype(np.int64) + EPOCH_HOUR_OF_WEEK
     )
@@ -413,7 +411,7 @@ def hour_of_week(hours: npt.NDArray[np.datetime64]) -> Int64Array:
 
 
 def month_of_year(hours: npt.NDArray[np.datetime64]) -> Int64Array:
-    """Return the month of local hours, 0 in January, to 11."""
+    """Return the month of local hours, 0 (January) to 11."""
     return hours.astype("datetime64[M]").astype(np.int64) % MONTHS_PER_YEAR
 
 
@@ -423,11 +421,10 @@ def gamma_factors(
     random: Callable[[int], np.random.Generator],
     per_day: int = HOURS_PER_DAY,
 ) -> Float64Array:
-    """Draw a random factor of every hour, or day, gamma distributed with mean 1.
+    """Draw a gamma-distributed random factor of mean 1 for every hour or day.
 
-    Poisson counts of rates with such factors are negative binomial, with variance
-    mean + dispersion * mean**2. Thinning the submissions by any share leaves the
-    dispersion as it is.
+    Poisson counts of rates with such factors are negative binomial, with variance mean
+    + dispersion * mean**2. Thinning the submissions leaves the dispersion unchanged.
     """
     least = max(dispersion, MIN_DISPERSION)
     first, last = hours[0] // HOURS_PER_DAY, hours[-1] // HOURS_PER_DAY
@@ -451,7 +448,7 @@ def bisect(
     high: float,
     tolerance: float,
 ) -> tuple[float, float, int]:
-    """Find where a non-decreasing function comes nearest to a target."""
+    """Find the argument at which a non-decreasing function is nearest to a target."""
     best, best_value = high, function(high)
     steps, done = 1, 0.0
     while abs(best_value - target) > tolerance and steps < MAX_STEPS:
@@ -482,11 +479,11 @@ def bisect_rising(
     high: float,
     tolerance: float,
 ) -> tuple[float, float, int]:
-    """Bisect a costly non-decreasing function with fewer of its values.
+    """Bisect a costly non-decreasing function with fewer evaluations than `bisect`.
 
-    The rest of the bisection is predicted by the line through the two known points
-    nearest to the target. Its last point is evaluated next: it and those beside it
-    decide all that come before.
+    The remaining bisection steps are predicted by linear interpolation between the two
+    evaluated points nearest to the target. The last predicted point is evaluated next,
+    since this point and its neighbours decide all earlier steps.
     """
     known = {x: function(x) for x in (low, high)}
     unknown: list[float] = []

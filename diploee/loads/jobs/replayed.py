@@ -1,6 +1,6 @@
-"""Jobs of a log, submitted again.
+"""Replay of a job log: logged jobs are submitted again.
 
-Mapped to profiles, scaled, placed in the run and repeated.
+The jobs are mapped to profiles, scaled, aligned with the run and repeated.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _EPOCH = datetime(1970, 1, 1)
 
 
 class ReplayedJobs(JobSource):
-    """The jobs of a stream with a `replay`."""
+    """Jobs of a stream with a `replay` block."""
 
     kind = "replayed"
 
@@ -89,19 +89,19 @@ class ReplayedJobs(JobSource):
 
     @property
     def jobs_per_day(self) -> float:
-        """Jobs a day while the log plays."""
+        """Mean number of jobs per day while the log is replayed."""
         return len(self._logged) * self.spec.rate_factor / self._n_days
 
     @property
     def asked_nodes(self) -> float:
-        """Nodes that its jobs ask for on average while the log plays."""
+        """Mean number of nodes requested by the stream's jobs while the log is replayed."""
         node_ms = float(
             (self._logged.n_nodes * self._logged.duration_ms.astype(np.float64)).sum()
         )
         return node_ms * self.spec.rate_factor / (self._n_days * MS_PER_DAY)
 
     def settle(self, simulated: Utilization | None) -> None:  # noqa: ARG002
-        """Place the log in the run."""
+        """Align the log with the run."""
         clock = self._frame.clock
         self._first_ms, self._period_ms = self._placing()
         self._tiles = range(1)
@@ -131,7 +131,7 @@ class ReplayedJobs(JobSource):
             )
 
     def _draws(self, n_spans: int) -> Iterator[JobTable]:
-        """Yield the jobs of all repetitions within the run, some spans at a time."""
+        """Yield the jobs of all repetitions within the run, `n_spans` spans at a time."""
         ahead, tiles = JobTable.empty(), list(self._tiles)
         for spans in self._frame.batches(n_spans):
             end_ms = spans.stop * DRAW_MS
@@ -147,7 +147,7 @@ class ReplayedJobs(JobSource):
             yield jobs
 
     def _tile(self, tile: int) -> JobTable:
-        """Return the jobs of one repetition that fall into the run, as submitted."""
+        """Return the jobs of one repetition that are submitted within the run."""
         rows, submit_ms = self._on_wall(*self._repetition(tile))
         frame, logged = self._frame, self._logged.take(rows)
         rng = named_rng(frame.seed, "replay", frame.name, "profile", tile)
@@ -172,10 +172,10 @@ class ReplayedJobs(JobSource):
         return kept.take(np.argsort(kept.submit_ms, kind="stable"))
 
     def _repetition(self, tile: int) -> tuple[Int64Array, Int64Array]:
-        """Return the log's row and the submission of each job of a repetition.
+        """Return the log row and submission time of each job of a repetition.
 
-        Repetition 0 is the log itself, whole; the others play its whole weeks before
-        and after it. Of a shuffled log each is a week.
+        Repetition 0 is the whole log. The others repeat the log's whole weeks before
+        and after repetition 0. Each repetition of a shuffled log is a week.
         """
         into_ms, factor = self._logged.submit_ms, self.spec.rate_factor
         shift_ms = tile * self._period_ms
@@ -201,10 +201,10 @@ class ReplayedJobs(JobSource):
     def _on_wall(
         self, rows: Int64Array, submit_ms: Int64Array
     ) -> tuple[Int64Array, Int64Array]:
-        """Return jobs when the run's wall clock shows their time.
+        """Return jobs at the instants at which the run's wall clock shows their local time.
 
-        Those of an hour that it leaves out are left out, those of one that comes twice
-        come twice.
+        Jobs in an hour skipped by daylight saving are dropped, and jobs in a repeated
+        hour occur twice.
         """
         clock = self._frame.clock
         parts = clock.wall.steady_spans(clock.begin_ms, clock.horizon_ms)
@@ -222,10 +222,10 @@ class ReplayedJobs(JobSource):
         )
 
     def _prepared(self, log: JobLog) -> tuple[JobTable, Int16Array, int]:
-        """Scale the log's jobs; drop those that can't be replayed, counted by cause.
+        """Scale the log's jobs, and drop and count the jobs that cannot be replayed.
 
-        Returns them with their rules and the time of the first: local where the wall
-        clock places them.
+        Returns the jobs, their rules and the time of the first job, which is local if
+        jobs are aligned by the wall clock.
         """
         spec, records = self.spec, log.jobs
         rule = self._given_power(
@@ -263,9 +263,9 @@ class ReplayedJobs(JobSource):
     def _playable(
         self, log: JobLog, rule: Int16Array, time_ms: Int64Array, n_nodes: Float64Array
     ) -> BoolArray:
-        """Return which jobs can be replayed.
+        """Return a mask of the jobs that can be replayed.
 
-        Those wider than the pool by `too_wide`.
+        Jobs wider than the pool follow the option `too_wide`.
         """
         spec, records = self.spec, log.jobs
         missing = "a submission" if spec.starts == "queued" else "a start"
@@ -315,10 +315,7 @@ class ReplayedJobs(JobSource):
         return keep
 
     def _within(self, log: JobLog, time_ms: Int64Array, keep: BoolArray) -> BoolArray:
-        """Return which times are from `start` on and before `end`.
-
-        By the log's own clock.
-        """
+        """Return a mask of times from `start` to before `end`, by the log's clock."""
         spec, inside = self.spec, np.ones_like(keep)
         if spec.start is None and spec.end is None:
             return inside
@@ -341,9 +338,9 @@ class ReplayedJobs(JobSource):
         return inside
 
     def _requested_ms(self, records: JobRecords) -> Int64Array:
-        """Return the run times that users asked for, scaled as the true ones are.
+        """Return the requested run times, scaled like the true run times [ms].
 
-        0 = not known.
+        0 means unknown.
         """
         asked = records.requested_ms > 0
         if self._frame.asks_log:
@@ -365,7 +362,7 @@ class ReplayedJobs(JobSource):
         return WorkloadError(f"streams.{self.name}.replay{text}")
 
     def _given_power(self, log: JobLog, rule: Int16Array) -> Int16Array:
-        """Return the rules of jobs, beyond them `_profile_ids` by job and then idle power."""  # noqa: E501
+        """Return the rules of jobs, with extra rules for jobs of logged or idle power."""
         spec, n_rules = self.spec, len(self.spec.rules)
         if self._frame.node_type.n_gpus and spec.cpu_jobs != "rules":
             on_cpus = log.jobs.n_gpus == 0
@@ -395,7 +392,7 @@ class ReplayedJobs(JobSource):
         return rule
 
     def _count_shared(self, records: JobRecords) -> None:
-        """Count jobs on less than a node's GPUs that take a whole node."""
+        """Count jobs that use fewer GPUs than a node has but occupy a whole node."""
         if self._frame.slots_per_node > 1:
             unknown = int(np.isnan(records.n_gpus).sum())
             self._count("on whole nodes, as the log does not tell their GPUs", unknown)
@@ -419,7 +416,7 @@ class ReplayedJobs(JobSource):
     def _classes(
         self, builder: LibraryBuilder, rule: Int16Array, slots: Int32Array
     ) -> tuple[tuple[StreamClass, ...], Int16Array]:
-        """Return one class per rule and node count that occurs, and the class of each job."""  # noqa: E501
+        """Return a class per occurring rule and node count, and the class of each job."""
         pairs, class_of, n_jobs = np.unique(
             np.stack([rule.astype(np.int64), slots]),
             axis=1,
@@ -444,7 +441,7 @@ class ReplayedJobs(JobSource):
     def _profiles(
         self, builder: LibraryBuilder, rule_id: int, n_nodes: int
     ) -> tuple[str, int, tuple[int, ...]]:
-        """Return workload, nodes and profile indices of a rule, or of those beyond."""
+        """Return workload, nodes and profile indices of a rule or of an extra rule."""
         number = rule_id - len(self.spec.rules)
         if rule_id == self._idle:
             return IDLE, 1, (builder.flat(),)
@@ -473,7 +470,7 @@ class ReplayedJobs(JobSource):
         )
 
     def _placing(self) -> tuple[int, int]:
-        """Return the first job's place in the run, and the repetition period [ms]."""
+        """Return the first job's time in the run and the repetition period [ms]."""
         span_ms = self._last_ms + 1
         start = self._frame.clock.start
         match self.spec.align:

@@ -1,15 +1,19 @@
-"""A log's weeks in random order, so that a year has the log's bursts, nights and tail.
+"""Block bootstrap of a job log: its weeks are replayed in random order.
 
-A deck holds every week of the log once; one that an end of the log cuts gets the days
-that it lacks from the next of the deck, which is any. So a day comes as often as the
-others of its weekday, and the node time of a long run is the log's. Decks have random
-streams of their own, by their number since 1970, so that a part of a run is that part
-of a longer one. A log of a year or more is drawn by season. It is a bootstrap of blocks
-(Künsch 1989; balanced: Davison, Hinkley and Schechtman 1986): nothing comes that the
-log does not have. Of more weeks than a year has, its 52 are taken at even distances
-(systematic sampling, Madow and Madow 1944) from the log's weeks by season and, in each
-of `SEASONS`, by node time, from another beginning each year: single years have nearly
-the log's node time, those of several years together are all of its weeks.
+A year of the run thus has the log's bursts, nights and tail. A permutation contains
+every week of the log once. A week cut off by an end of the log is completed with days
+of the following week of the permutation. So a day occurs as often as the other days of
+its weekday, and the node time of a long run is the log's. Each permutation has its own
+random stream, numbered since 1970, so that part of a run is identical to that part of a
+longer run.
+
+A log of a year or more is drawn by season. Since this is a bootstrap of blocks (Künsch
+1989; balanced: Davison, Hinkley and Schechtman 1986), nothing occurs that is absent
+from the log. From a log of more than 52 weeks, 52 are drawn per year by systematic
+sampling (Madow and Madow 1944): the weeks are sorted by season and, in each of
+`SEASONS`, by node time, and are taken at even distances from a new starting point each
+year. A single year has nearly the log's node time, and several years together contain
+all of the log's weeks.
 """
 
 from __future__ import annotations
@@ -41,12 +45,12 @@ WHOLE_MS = MS_PER_H
 
 
 class ShuffledWeeks:
-    """Which jobs of a log a week plays.
+    """Random assignment of a log's weeks to the weeks of a run.
 
-    `into_ms` are their submissions from the Monday of the log's first week on [ms],
-    `node_time` their nodes times their run times, `first_week` is the number of that
-    week since 1970-01-05, None where the log has no dates; `random` gives the random
-    numbers of a deck.
+    `into_ms` are the submissions since the Monday of the log's first week [ms], and
+    `node_time` is nodes times run time of each job. `first_week` is the number of that
+    first week since 1970-01-05, or None for a log without dates. `random` returns the
+    random generator of a permutation.
     """
 
     def __init__(
@@ -84,11 +88,11 @@ class ShuffledWeeks:
         self._ends = np.searchsorted(day[self._rows], days)
 
     def __len__(self) -> int:
-        """Return the number of the log's weeks."""
+        """Return the number of weeks in the log."""
         return int(self._weeks.size)
 
     def week(self, number: int) -> tuple[Int64Array, Int64Array]:
-        """Return rows of jobs of a week since 1970-01-05, and times into it [ms]."""
+        """Return the job rows of a week since 1970-01-05, and times into the week [ms]."""
         if self._seasonal:
             n, (of_deck, place) = WEEKS_PER_YEAR, map(int, _season(number))
         else:
@@ -111,7 +115,10 @@ class ShuffledWeeks:
 
 
 def _season(week: Int64Array | int) -> tuple[Int64Array, Int64Array]:
-    """Return the years of the middles of weeks since 1970-01-05, and their place."""
+    """Return the year and the position in the year of the middle of each week.
+
+    Weeks are counted since 1970-01-05.
+    """
     years, days = np.divmod((np.asarray(week) + 0.5) * DAYS_PER_WEEK, DAYS_PER_YEAR)
     place = np.minimum(days / DAYS_PER_WEEK, WEEKS_PER_YEAR - 1).astype(np.int64)
     return years.astype(np.int64), place

@@ -1,18 +1,14 @@
-"""From phase to phase of a synchronous job whose GPUs have power smoothing.
+"""Power transitions between phases of a synchronous job with GPU power smoothing.
 
-Within training the loops are smoothed in their steady state. Into any other phase a
-power above the phase's own is held for the hysteresis and falls by no more than `down`;
-one below it rises by no more than `up`. Into training it rises or falls to what the
-loop begins with. Work that waits for that rise makes the stall before longer, by the
-integral of (p - q)/p, p the high level.
+During training, each loop is smoothed in its steady state. On entering another phase, a
+higher power is held for the hysteresis and then falls at no more than `down`, and a
+lower power rises at no more than `up`. On entering training, power ramps to the loop's
+first value. Work delayed by that ramp lengthens the preceding stall by the integral of
+(p - q)/p, where p is the high level and q the limited power.
 
-ASSUMPTION [J]: the hysteresis begins anew with each phase. Stalls, loading and
-detection take their time whatever the GPUs may draw. While nodes are scheduled or
-waited for the GPUs have no process and no floor.
-
-References
-----------
-Sheet "Flexibility and mitigation", section 5 (C1).
+ASSUMPTION [J]: the hysteresis restarts with each phase. Stalls, loading and detection
+take the same time at any GPU power. While nodes are being scheduled or awaited, their
+GPUs run no process and have no power floor.
 """
 
 from __future__ import annotations
@@ -36,7 +32,7 @@ SLOWEST_PER_S = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class _Spans(Table):
-    """The phases of a job and what lies between them; spans adjoin."""
+    """Contiguous spans of a job: its phases and the transitions between them."""
 
     phase: Int64Array = column("int64")  # number of the phase that the span belongs to
     what: Int64Array = column("int64")  # `HOLD`, `RISE`, `FALL` or `STAY`
@@ -49,7 +45,7 @@ class _Spans(Table):
 
 @dataclass(frozen=True, eq=False)
 class SmoothedPhases:
-    """GPUs of a job with power smoothing; powers are parts of their TDP."""
+    """Smoothed GPU power of a synchronous job, as a fraction of TDP."""
 
     spec: PowerSmoothing  # floor, ramps and hysteresis
     # What a GPU draws in each loop of iterations, by steps of a profile
@@ -60,17 +56,17 @@ class SmoothedPhases:
 
     @property
     def begin(self) -> float:
-        """Power that loops begin from, their mean."""
+        """Mean power from which loops start, as a fraction of TDP."""
         return float(np.mean([loop[-1] for loop in self.loops]))
 
     @property
     def fall_s(self) -> float:
-        """Time from the highest power to idle [s]."""
+        """Time of a fall from the highest power to idle [s]."""
         most = max(self.high, self.spec.floor)
         return self.spec.hysteresis_s + max(most - self.idle, 0) / self.spec.down_per_s
 
     def lost_s(self, since: float, level: float, stall_s: float) -> float:
-        """Return the work that waits for the rise into training, behind a stall [s]."""
+        """Return the work delayed by the rise into training after a stall [s]."""
         spec = self.spec
         if level < since:
             held_s = max(stall_s - spec.hysteresis_s, 0)
@@ -81,7 +77,7 @@ class SmoothedPhases:
         return max(short, 0) / (2 * spec.up_per_s * max(self.high, 1e-9))
 
     def edge(self, what: int) -> Float64Array:
-        """Return the power of a GPU that rises or falls between 0 and 1 by steps."""
+        """Return the stepwise power of a GPU that rises or falls between 0 and 1."""
         per_s = self.spec.up_per_s if what == RISE else self.spec.down_per_s
         step = per_s * PROFILE_STEP_MS / MS_PER_S
         # One step more: times are rounded.
@@ -91,7 +87,7 @@ class SmoothedPhases:
         return rise if what == RISE else 1 - rise
 
     def edge_offset_ms(self, spans: _Spans) -> Int64Array:
-        """Return the place of each span in `edge`, where it plays that [ms]."""
+        """Return the offset of each span in the `edge` that it plays [ms]."""
         rise_ms = spans.level / self.spec.up_per_s * MS_PER_S
         fall_ms = (1 - spans.level) / self.spec.down_per_s * MS_PER_S
         offset_ms = np.select(
@@ -106,7 +102,7 @@ class SmoothedPhases:
         level: Float64Array,
         loop: Int64Array,
     ) -> _Spans:
-        """Go through the phases of a job, from idle on."""
+        """Return the spans of a job's phases, starting from idle."""
         steps = np.array([each.size for each in self.loops])
         shares = np.zeros((len(self.loops), steps.max()))
         for row, each in zip(shares, self.loops, strict=True):
@@ -137,9 +133,10 @@ def _walk(
     now: float,
     ramps: tuple[float, float, int],
 ) -> tuple[Int64Array, Float64Array]:
-    """Return phase, kind, start and length of each span, and its first level.
+    """Return phase, kind, start, length and initial level of each span.
 
-    From `now`; `ramps` are the slopes up and down, and the time before a fall.
+    `now` is the level at the start. `ramps` holds the slopes up and down, and the
+    hysteresis before a fall.
     """
     up, down, hold_ms = ramps
     whole = np.zeros((3 * into_ms.size, 4), dtype=np.int64)

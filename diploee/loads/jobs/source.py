@@ -1,8 +1,8 @@
-"""`JobSource`: where the jobs of one stream come from, some hours of them at a time.
+"""`JobSource`: the source of one stream's jobs, drawn some hours at a time.
 
-What the kinds of sources share: a `StreamFrame`, what a stream knows of its run; the
-`LibraryBuilder`, to which they add the profiles that they make; and submissions at
-random, a Poisson process at continuous rates.
+All kinds of sources share a `StreamFrame` (the run's data for a stream), the
+`LibraryBuilder`, which collects the profiles that sources add, and random submissions:
+a Poisson process with a continuous rate.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ node occupancy (0-1) of its pool."""
 
 
 def draw_spans(clock: RunClock) -> range:
-    """Return the numbers of the spans that are drawn: 0 begins at the start of the run.
+    """Return the numbers of the spans to draw; span 0 begins at the run's start.
 
-    The first and the last may be cut by the start of the simulation and the end of the
-    run.
+    The first span may be cut by the start of the simulation, and the last by the end of
+    the run.
     """
     return range(clock.begin_ms // DRAW_MS, -(-clock.horizon_ms // DRAW_MS))
 
 
 class StreamFrame:
-    """Data of the run for a stream of jobs, besides its own spec.
+    """Run data that a stream of jobs needs besides its own specification.
 
     Nodes are counted in slots.
     """
@@ -83,46 +83,46 @@ class StreamFrame:
 
     @property
     def spans(self) -> range:
-        """Numbers of the spans that are drawn."""
+        """Numbers of the spans to draw."""
         return draw_spans(self.clock)
 
     def batches(self, n_spans: int) -> Iterator[range]:
-        """Yield the numbers of the spans that are drawn, a number of them at a time."""
+        """Yield the numbers of the spans to draw, `n_spans` at a time."""
         for first in range(0, len(self.spans), n_spans):
             yield self.spans[first : first + n_spans]
 
     @property
     def n_days(self) -> float:
-        """Days that are simulated, those of the warm-up included."""
+        """Number of simulated days, including the warm-up."""
         return self.clock.simulated_ms / MS_PER_DAY
 
     @property
     def n_nodes(self) -> int:
-        """Nodes of the pool, at their most."""
+        """Maximum number of nodes of the pool."""
         return self.standing.most
 
     @property
     def capacity_ms(self) -> int:
-        """Node time of the pool over the means' span, of nodes that stand [node ms]."""
+        """Node time of the pool's installed nodes over the averaging span [node ms]."""
         return self.standing.node_ms(self.clock.horizon_ms, self.mean_from_ms)
 
     @property
     def mean_nodes(self) -> float:
-        """Nodes that stand, mean over what means are of."""
+        """Mean number of installed nodes over the averaging span."""
         return self.capacity_ms / self.mean_ms
 
     @property
     def mean_ms(self) -> int:
-        """Time that means are of.
+        """Length of the averaging span [ms].
 
-        The run, with its warm-up where `mean_from_ms` says so [ms].
+        The span is the run, extended by the warm-up if `mean_from_ms` says so.
         """
         return self.clock.horizon_ms - self.mean_from_ms
 
 
 @dataclass(frozen=True)
 class StreamClass:
-    """A job class of one stream, with the library's profiles that it draws from."""
+    """Job class of one stream, with the library profiles that its jobs play."""
 
     stream: str
     job_class: JobClass
@@ -130,13 +130,13 @@ class StreamClass:
 
     @property
     def extrapolation_ratio(self) -> float:
-        """Nodes over the nodes of the measured profiles; 1 where nothing is scaled."""
+        """Ratio of nodes to the measured profiles' nodes, or 1 without scaling."""
         return self.job_class.n_nodes / self.job_class.profile_n_nodes
 
 
 @dataclass(frozen=True)
 class StreamMatch(Brief):
-    """How a stream's daily job count came about."""
+    """Derivation of a stream's daily job count."""
 
     stream: str  # its name
     jobs_per_day: float  # daily job count, mean over the span
@@ -153,7 +153,7 @@ class StreamMatch(Brief):
 
 
 class JobSource(ABC):
-    """Jobs of one stream: `settle` first, then `draws` at will, then `match`."""
+    """Jobs of one stream: call `settle`, then `draws` any number of times, then `match`."""
 
     kind: str  # name of the source in `StreamMatch.match`
     # Their profiles are indices of the extended library
@@ -170,24 +170,24 @@ class JobSource(ABC):
     @property
     @abstractmethod
     def jobs_per_day(self) -> float:
-        """Jobs a day to be expected, for the length of a window."""
+        """Expected number of jobs per day, used for the length of a window."""
 
     @property
     @abstractmethod
     def asked_nodes(self) -> float:
-        """Nodes that its jobs ask for on average, as if each started at once."""
+        """Mean number of nodes requested by jobs, as if each started at once."""
 
     def settle(self, simulated: Utilization | None) -> None:  # noqa: B027
-        """Find how many jobs are submitted.
+        """Determine the number of submitted jobs.
 
-        `simulated` is needed by ``match: simulated``.
+        `simulated` is required for ``match: simulated``.
         """
 
     def draws(self, n_spans: int) -> Iterator[JobTable]:
-        """Yield the jobs of each `n_spans` spans of `DRAW_MS`, as submitted.
+        """Yield the submitted jobs of every `n_spans` spans of `DRAW_MS`.
 
-        `class_id` is an index into `classes`; `job_id` is set where the streams are
-        joined.
+        `class_id` is an index into `classes`. `job_id` is set when the streams are
+        merged.
         """
         horizon_ms, from_ms = self._frame.clock.horizon_ms, self._frame.mean_from_ms
         self._n_jobs = self._listed_ms = self._in_run_ms = 0
@@ -202,9 +202,9 @@ class JobSource(ABC):
     def _draws(self, n_spans: int) -> Iterator[JobTable]: ...
 
     def match(self) -> StreamMatch:
-        """Return how the number of jobs was found.
+        """Return the derivation of the number of jobs.
 
-        Known once `draws` was gone through.
+        The result is available after an iteration over `draws`.
         """
         per_day = self._n_jobs / (self._frame.clock.horizon_ms / MS_PER_DAY)
         counts = self.imported | self.counts
@@ -214,10 +214,7 @@ class JobSource(ABC):
 
     @property
     def run_utilization(self) -> float:
-        """Occupancy to be expected of the run itself, 0-1.
-
-        The target, or what the jobs ask for.
-        """
+        """Expected occupancy of the run itself (0-1): the target or the requested one."""
         spec, in_run = self._stream, not self._frame.mean_from_ms
         if spec.target_utilization is not None and (
             in_run or spec.match == "simulated"
@@ -229,11 +226,11 @@ class JobSource(ABC):
 
     @property
     def _listed(self) -> float:
-        """Occupancy that the jobs ask for, 0-1."""
+        """Occupancy requested by the jobs (0-1)."""
         return self._listed_ms / self._frame.capacity_ms
 
     def _jobs(self, submit_ms: Int64Array, **columns: Any) -> JobTable:
-        """Return jobs with these columns, and those that all jobs of a stream share."""
+        """Return jobs with these columns and the columns common to the stream's jobs."""
         return JobTable(
             job_id=np.zeros(submit_ms.size, dtype=np.int64),
             submit_ms=submit_ms,
@@ -242,10 +239,10 @@ class JobSource(ABC):
         )
 
     def _startups_ms(self, n_jobs: Mapping[tuple[int, ...], int]) -> Int32Array:
-        """Draw the time from allocation to the first power above idle.
+        """Draw the time from allocation to the first power above idle [ms].
 
-        0 if the stream has none. `n_jobs` has how many jobs are drawn from each random
-        stream, by its name.
+        The time is 0 without a start-up. `n_jobs` is the number of jobs to draw from
+        each random stream, by the stream's name.
         """
         startup: DurationModel | None = self._stream.startup
         if startup is None:
@@ -258,10 +255,10 @@ class JobSource(ABC):
 
 
 def node_ms(jobs: JobTable, horizon_ms: int, from_ms: int = 0) -> Int64Array:
-    """Return the node time of each job in a span, if started at once [node ms].
+    """Return the node time of each job within a span, if started at once [node ms].
 
-    Over nodes and time it is Eq. 1 with N(t) from submissions and expected durations
-    (2.3.1).
+    Divided by nodes and time, the sum is Eq. 1, with N(t) from submissions and expected
+    durations (2.3.1).
     """
     end_ms = np.minimum(jobs.submit_ms + jobs.duration_ms, horizon_ms)
     run_ms = np.maximum(end_ms - np.maximum(jobs.submit_ms, from_ms), 0)
@@ -273,7 +270,7 @@ def draw_profiles(
     class_id: npt.NDArray[np.integer],
     level: Float64Array,
 ) -> Int32Array:
-    """Choose one of its class's profiles for each job by a random number."""
+    """Return a profile of each job's class, chosen by the random number `level`."""
     n_profiles = np.array([len(c.profile_ids) for c in classes])
     replicate = (level * n_profiles[class_id]).astype(np.int64)
     profile_of = np.zeros((len(classes), n_profiles.max()), dtype=np.int32)
@@ -283,7 +280,7 @@ def draw_profiles(
 
 
 def check_n_jobs(n_jobs: float, where: str, remedy: str) -> None:
-    """Raise `WorkloadError` where a stream has too many jobs to simulate."""
+    """Raise `WorkloadError` if a stream has too many jobs to simulate."""
     if not n_jobs <= MAX_JOBS:  # also NaN
         raise WorkloadError(
             f"{where}: {n_jobs:,.4g} jobs, more than {MAX_JOBS:,}; {remedy}"
@@ -291,7 +288,7 @@ def check_n_jobs(n_jobs: float, where: str, remedy: str) -> None:
 
 
 class LibraryBuilder:
-    """Profiles by index: those of a library, which keep theirs, and those added."""
+    """Profile library under construction; indices of existing profiles stay valid."""
 
     def __init__(self, library: ProfileLibrary) -> None:
         self._library = library
@@ -299,7 +296,7 @@ class LibraryBuilder:
 
     @property
     def library(self) -> ProfileLibrary:
-        """The library with all profiles added so far."""
+        """Library with all profiles added so far."""
         return (
             self._library.extended(self._added.values())
             if self._added
@@ -307,18 +304,18 @@ class LibraryBuilder:
         )
 
     def index_of(self, profile: PowerProfile) -> int:
-        """Add a profile, unless one of its id was added before, and return its index."""  # noqa: E501
+        """Return a profile's index, after adding the profile if its id is new."""
         self._added.setdefault(profile.profile_id, profile)
         return len(self._library) + list(self._added).index(profile.profile_id)
 
     def select(
         self, workload: str, n_nodes: int, frame: StreamFrame
     ) -> tuple[int, ...]:
-        """Return the indices of the library's own profiles, as the nodes of a stream play them."""  # noqa: E501
+        """Return the indices of a workload's profiles, adapted to a stream's nodes."""
         return self.on_nodes(self._library.select(workload, n_nodes), frame)
 
     def named(self, profile_id: str, frame: StreamFrame) -> tuple[int, ...]:
-        """Return the index of one of the library's own profiles, likewise."""
+        """Return the index of a profile by id, adapted to a stream's nodes."""
         known = self._library.ids
         if profile_id not in known:
             raise ProfileError(
@@ -330,7 +327,7 @@ class LibraryBuilder:
     def on_nodes(
         self, profile_ids: tuple[int, ...], frame: StreamFrame
     ) -> tuple[int, ...]:
-        """Return profiles as a stream's nodes play them, other GPUs' scaled."""
+        """Return profiles adapted to a stream's nodes; those of other GPUs are scaled."""
         node, entries = frame.node_type, self.library.entries
         other = [
             k for k in profile_ids if is_other_hardware(entries[k].provenance, node)
@@ -361,9 +358,9 @@ class LibraryBuilder:
     def variants(
         self, profile_ids: tuple[int, ...], spec: JobStream
     ) -> tuple[int, ...]:
-        """Add the slower and faster copies that a stream plays.
+        """Add the slower and faster copies of profiles that a stream plays.
 
-        Return the indices of all.
+        Returns the indices of all profiles.
         """
         if spec.profile_variants is None:
             return profile_ids
@@ -379,7 +376,7 @@ class LibraryBuilder:
     def smoothed(
         self, profile_ids: tuple[int, ...], spec: JobStream, frame: StreamFrame
     ) -> tuple[int, ...]:
-        """Add profiles as the GPUs of a stream with power smoothing draw them."""
+        """Add the profiles with the stream's GPU power smoothing applied."""
         if (smoothing := spec.power_smoothing) is None:
             return profile_ids
         library, node = self.library, frame.node_type
@@ -394,12 +391,11 @@ class LibraryBuilder:
 
 
 def stream_rates(spec: JobStream, frame: StreamFrame) -> HourlyRates:
-    """Lay a stream's calendar over the run, with its random factors per hour and day.
+    """Return a stream's calendar rates over the run, with random factors.
 
-    Rates go with the nodes that stand, as tenants come with them (ASSUMPTION).
-
-    The factors are drawn once for all that a stream submits, so that thinning keeps the
-    dispersion.
+    Rates are proportional to the installed nodes, since tenants arrive with their nodes
+    (ASSUMPTION). The hourly and daily factors are drawn once for all submissions of a
+    stream, so that thinning keeps the dispersion.
     """
     name = ("workload", frame.name)
     scatters = [
@@ -423,11 +419,11 @@ def stream_rates(spec: JobStream, frame: StreamFrame) -> HourlyRates:
 def draw_submissions(
     rngs: Sequence[np.random.Generator], rates: HourlyRates, per_day: float
 ) -> tuple[Int64Array, list[int]]:
-    """Draw a Poisson process.
+    """Draw the submission times of a Poisson process.
 
-    Poisson counts per clock hour, placed within it as the rate goes. Each span of
-    `DRAW_MS` has its generator, and cuts hours. Return the submissions [ms], in order,
-    and how many each span has.
+    The count of each clock hour is Poisson distributed, and the jobs are placed within
+    the hour in proportion to the rate. Each span of `DRAW_MS` has its own generator and
+    cuts hours. Returns the sorted submissions [ms] and the count of each span.
     """
     of_hours, span = rates.of_hours, rates.edges_ms[:-1] // DRAW_MS
     means = np.split(per_day / MS_PER_DAY * of_hours, np.flatnonzero(np.diff(span)) + 1)
@@ -454,7 +450,7 @@ def _place(
     at_nodes: Float64Array,
     submit_ms: Int64Array,
 ) -> None:
-    """Find when given shares of each hour's integral are reached."""
+    """Find the times at which given fractions of each hour's integral are reached."""
     job = 0
     for hour in range(n_jobs.size):
         for _ in range(n_jobs[hour]):

@@ -1,6 +1,6 @@
-"""The jobs of a run, window after window.
+"""Job streams of a run, merged window by window.
 
-Each stream draws or replays its own, here they join.
+Each stream draws or replays its own jobs.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ class JobStreams:
 
     @property
     def jobs_per_day(self) -> float:
-        """Jobs a day to be expected."""
+        """Expected number of jobs per day."""
         return sum(source.jobs_per_day for source in self._sources)
 
     def asked_nodes(self, pool: str) -> float:
-        """Return the nodes that the jobs of a pool ask for on average.
+        """Return the mean number of nodes requested by the jobs of a pool.
 
-        Where nodes are added in the run, those that they ask for at its start.
+        If nodes are added during the run, the number applies to the run's start.
         """
         clock = self._scenario.clock
         standing = self._scenario.facility.pools[pool].standing(clock)
@@ -82,28 +82,29 @@ class JobStreams:
         return asked * (standing.first / mean)
 
     def run_utilization(self, pool: str) -> float:
-        """Return the occupancy of a pool to be expected in the run, 0-1.
+        """Return the expected occupancy of a pool in the run (0-1).
 
-        After all `windows`.
+        Available after an iteration over all `windows`.
         """
         return sum(
             source.run_utilization for source in self._sources if source.pool == pool
         )
 
     def settle(self, simulated: Mapping[str, Utilization]) -> None:
-        """Find how many jobs each stream submits.
+        """Determine the number of jobs that each stream submits.
 
-        `simulated` has, for each stream with ``match: simulated``, what schedules its
-        jobs and returns the mean node occupancy (0-1) of its pool.
+        `simulated` maps each stream with ``match: simulated`` to a function that
+        schedules the stream's jobs and returns the mean node occupancy (0-1) of the
+        stream's pool.
         """
         for source in self._sources:
             source.settle(simulated.get(source.name))
 
     def windows(self, n_draws: int) -> Iterator[JobTable]:
-        """Yield the jobs of each window of a number of draws.
+        """Yield the jobs window by window, each of `n_draws` draw spans.
 
-        In the order of submission, simultaneous ones in the order of their streams,
-        numbered throughout.
+        Jobs are sorted by submission, ties in the order of the streams, and numbered
+        through all windows.
         """
         first_class = np.cumsum([0, *(len(source.classes) for source in self._sources)])
         of_streams = [source.draws(n_draws) for source in self._sources]
@@ -123,17 +124,17 @@ class JobStreams:
             del jobs, lists  # before the next are drawn
 
     def synchronous(self, class_id: int) -> SynchronousJobs:
-        """Return the source of the jobs of a class, which are synchronous."""
+        """Return the source of a class's synchronous jobs."""
         source = self._source_of[class_id]
         assert isinstance(source, SynchronousJobs)
         return source
 
     def pieces(self, class_id: int, number: int) -> ProfileSections:
-        """Return what a synchronous job plays, by its class and its number."""
+        """Return the profile sections of a synchronous job, by class and job number."""
         return self.synchronous(class_id).pieces(number)
 
     def left_out(self) -> dict[str, dict[str, int]]:
-        """Return the jobs of the logs that the run leaves out or changes, by stream and cause."""  # noqa: E501
+        """Return the counts of logged jobs dropped or changed, by stream and cause."""
         specs = self._scenario.streams
         return {
             of.name: of.counts
@@ -142,9 +143,9 @@ class JobStreams:
         }
 
     def matches(self) -> tuple[StreamMatch, ...]:
-        """Return how the number of jobs of each stream was found.
+        """Return the derivation of each stream's number of jobs.
 
-        After all `windows`.
+        Available after an iteration over all `windows`.
         """
         return tuple(source.match() for source in self._sources)
 

@@ -1,11 +1,10 @@
-"""Large synchronous training jobs.
+"""Large synchronous training jobs: submissions, run times and power.
 
-When they are submitted, how long they take, what they play. What a job goes through is
-drawn from a stream named by seed, stream and the job's number, whenever it is asked
-for, and never held. Its iterations are loops of some ten minutes, drawn once for each
-entry of the list and played one after the other in a drawn order; all else is of
-constant power. With power smoothing a stretch of training repeats one loop, so that
-power has no step between.
+The phases of a job are drawn on demand from a random stream named by seed, job stream
+and job number, and are never stored. Iterations are loops of about ten minutes, drawn
+once for each entry of the list and played in random order. All other phases have
+constant power. With power smoothing, a period of training repeats one loop, so that
+power has no step between loops.
 
 See also: docs/models/training.md
 """
@@ -79,12 +78,12 @@ SOURCE = (
 
 
 def _phase_profile_id(phase: TrainingPhase, of: str = "") -> str:
-    """Return the id of what jobs play in a phase; that of training is each job's own."""  # noqa: E501
+    """Return the id of a phase's profile; training profiles are particular to a job."""
     return f"{PHASE_PREFIX}{phase.name.lower()}{of}"
 
 
 class _Kind:
-    """An entry of the list on the pool's nodes, with its profiles."""
+    """Entry of the list of synchronous jobs, on the pool's nodes, with its profiles."""
 
     def __init__(
         self,
@@ -133,7 +132,7 @@ class _Kind:
         }
 
     def _smoothed(self, smoothing: PowerSmoothing) -> SmoothedPhases:
-        """Return what smoothing makes of its loops."""
+        """Return the smoothed phases of the entry's loops."""
         node = self.frame.node_type
         idle = max(node.idle_power_w - cpu_power_w(node), 0) / (
             node.n_gpus * node.gpu_tdp_w
@@ -155,7 +154,10 @@ class _Kind:
         return SmoothedPhases(smoothing, loops, self.spec.high, idle)
 
     def _waits_ms(self) -> tuple[int, int, int]:
-        """Return what GPUs lose rising after checkpoint, first start or load [ms]."""
+        """Return the work delayed after a checkpoint, first start or load [ms].
+
+        The delay comes from the limited rise of the GPUs' power.
+        """
         spec, smoothed = self.spec, self.smoothed
         if smoothed is None:
             return 0, 0, 0
@@ -198,7 +200,7 @@ class _Kind:
         )
 
     def ettr(self) -> float:
-        """Return the share of its time that is to be expected to be progress."""
+        """Return the expected fraction of time that is training progress."""
         spec, plan = self.spec, self.plan
         detection_s = spec.detection_median_s * math.exp(spec.detection_sigma**2 / 2)
         recovery_ms = _ms(detection_s) + plan.reschedule_ms + plan.load_ms
@@ -207,7 +209,7 @@ class _Kind:
         return expected_ettr(rate, recovery_ms, interval_ms, plan.write_ms)
 
     def phases(self, number: int) -> TrainingPhases:
-        """Go through the job of a number."""
+        """Return the phases of the job with a given number."""
         spec, names = self.spec, ("synchronous", self.frame.name, number)
         if spec.phases is not None:
             into_ms = np.array([_ms(start_s) for start_s, _ in spec.phases])
@@ -241,7 +243,7 @@ class _Kind:
         )
 
     def _writes(self, rng: np.random.Generator) -> Iterator[int] | None:
-        """Yield the stalls of its checkpoints [ms]; None where all are alike."""
+        """Yield the stalls of checkpoints [ms], or return None if all are equal."""
         spec, store = self.spec, self.spec.checkpoint_store
         if store is None:
             return None
@@ -253,20 +255,20 @@ class _Kind:
 
     @property
     def period_ms(self) -> int:
-        """Length of an iteration, in whole steps of a profile [ms]."""
+        """Length of an iteration, rounded to whole steps of a profile [ms]."""
         return (
             max(round(self.period_s * MS_PER_S / PROFILE_STEP_MS), 1) * PROFILE_STEP_MS
         )
 
     def leads_ms(self, phase: Int16Array, length_ms: Int64Array) -> Int64Array:
-        """Return the end of each phase in which one GPU is in the next [ms]."""
+        """Return the time at each phase's end with a GPU already in the next phase [ms]."""
         lead_ms = _ms(self.spec.lead_s) if self.n_gpus <= MAX_LED else 0
         trains, writes = phase <= TrainingPhase.REDO, phase == TrainingPhase.CHECKPOINT
         leads = (trains[:-1] & writes[1:]) | (writes[:-1] & trains[1:])
         return np.where(np.append(leads, False), np.minimum(lead_ms, length_ms // 2), 0)
 
     def lags_ms(self, length_ms: Int64Array) -> Int64Array:
-        """Return the time into each phase with nodes still in the one before."""
+        """Return the time at each phase's start with nodes in the previous phase [ms]."""
         lags_ms = np.minimum(
             _ms(self.spec.lag_s or 0) if self.n_nodes > 1 else 0, length_ms // 2
         )
@@ -275,7 +277,7 @@ class _Kind:
 
     @cached_property
     def mean_power_w(self) -> Float64Array:
-        """Power of all nodes in each phase, the mean where they train [W]."""
+        """Mean power of all nodes in each phase, also in training [W]."""
         train = float(np.mean([loop.mean() for loop in self.own_loops]))
         return np.array(
             [
@@ -287,10 +289,11 @@ class _Kind:
         )
 
     def power_w(self, share: Any, trains: bool = False) -> Any:
-        """Return the power of all nodes whose training GPUs draw a part of TDP [W].
+        """Return the power of all nodes for a GPU power in fractions of TDP [W].
 
         The CPUs draw their part of the node's idle power, as in
-        `diploee.profiles.gpu_power_smoothing`, or what the job says while it trains.
+        `diploee.profiles.gpu_power_smoothing`, or in training the power given for the
+        job.
         """
         node, level = self.frame.node_type, self.spec.cpu_level
         cpus_w = cpu_power_w(node)
@@ -300,19 +303,19 @@ class _Kind:
         return self.n_nodes * of_node_w + self.spares * node.idle_power_w
 
     def smoothed_level(self, phase: TrainingPhase) -> float:
-        """Return the power of a GPU in a phase that is no training, with smoothing."""
+        """Return the smoothed power of a GPU in a non-training phase."""
         assert self.smoothed is not None
         levels, spec = self.levels, self.smoothed.spec
         return max(levels[phase], spec.floor) if phase in levels else self.smoothed.idle
 
     def phase_power_w(self, phase: TrainingPhase) -> float:
-        """Return the power of all nodes in a phase that is no training [W]."""
+        """Return the power of all nodes in a non-training phase [W]."""
         if phase in self.levels:
             return float(self.power_w(self.levels[phase]))
         return self.held_nodes * self.frame.node_type.idle_power_w
 
     def _loop_profile(self, loop: int) -> PowerProfile:
-        """Return one of its loops, for all its nodes."""
+        """Return the profile of one loop, for all nodes of the entry."""
         notes = f"iterations of {self.period_s:.4g} s on {self.n_gpus:,} GPUs in phase"
         own = shares = self.own_loops[loop]
         if self.smoothed is not None:
@@ -334,7 +337,7 @@ class _Kind:
         )
 
     def _edge_profile(self, phase: TrainingPhase, what: int) -> PowerProfile:
-        """Return a rise or a fall into a phase, for all its nodes."""
+        """Return the profile of a rise or fall into a phase, for all nodes of the entry."""
         assert self.smoothed is not None
         name = f":{self.frame.name}:{self.label}:{'rise' if what == RISE else 'fall'}"
         notes = "ramp of GPU power smoothing"
@@ -370,7 +373,7 @@ class _Kind:
 
 
 class SynchronousJobs(JobSource):
-    """The jobs of a stream with a `synchronous` block."""
+    """Jobs of a stream with a `synchronous` block."""
 
     kind = "synchronous"
 
@@ -427,12 +430,12 @@ class SynchronousJobs(JobSource):
 
     @property
     def jobs_per_day(self) -> float:
-        """Jobs a day."""
+        """Mean number of jobs per day."""
         return len(self._submitted) / self._frame.n_days
 
     @property
     def asked_nodes(self) -> float:
-        """Nodes that its jobs ask for on average."""
+        """Mean number of nodes requested by the jobs."""
         end_ms = self._frame.clock.horizon_ms
         return sum(int(node_ms(jobs, end_ms).sum()) for jobs in self._draws(1)) / end_ms
 
@@ -456,11 +459,11 @@ class SynchronousJobs(JobSource):
             )
 
     def match(self) -> StreamMatch:
-        """Return how many jobs there were, those of the warm-up included."""
+        """Return the number of jobs, including those of the warm-up."""
         return replace(super().match(), jobs_per_day=self.jobs_per_day)
 
     def pieces(self, number: int) -> ProfileSections:
-        """Return what the job of a number, from 1, plays in its own time."""
+        """Return the profile sections of a job by number (from 1), in the job's time."""
         kind, phases = self._kind(number), self.phases(number)
         trains = phases.phase <= TrainingPhase.REDO
         # Work that is done again and work anew adjoin: one stretch of iterations.
@@ -489,7 +492,7 @@ class SynchronousJobs(JobSource):
         length_ms: Int64Array,
         rng: np.random.Generator,
     ) -> ProfileSections:
-        """Return the pieces of phases without smoothing, likewise."""
+        """Return the profile sections of phases without power smoothing."""
         leads_ms = kind.leads_ms(phase, length_ms)
         of, leads = repeated(1 + (leads_ms > 0))
         rest_ms = length_ms - leads_ms
@@ -541,16 +544,16 @@ class SynchronousJobs(JobSource):
         first: Int64Array,
         lags_ms: Int64Array,
     ) -> ProfileSections:
-        """Return pieces in which the nodes change phase within a lag, evenly.
+        """Return sections in which nodes change phase evenly over a lag.
 
-        `loop` has the loop of each piece, -1 if flat, `first` the first piece of each
-        phase.
+        `loop` is the loop of each section, or -1 for constant power. `first` is the
+        first section of each phase.
         """
         first, lags_ms = first[lags_ms > 0], lags_ms[lags_ms > 0]
         loops = np.stack(kind.own_loops)
 
         def power_w(row: Int64Array, into_ms: Int64Array) -> Float64Array:
-            """Return the power of some pieces at a time of theirs [W]."""
+            """Return the power of sections at a time into each section [W]."""
             step = (pieces.offset_ms[row] + into_ms) // PROFILE_STEP_MS % loops.shape[1]
             trains_w = kind.power_w(loops[loop[row], step], trains=True)
             return np.where(loop[row] < 0, pieces.weight[row] * FLAT_POWER_W, trains_w)
@@ -590,9 +593,9 @@ class SynchronousJobs(JobSource):
         length_ms: Int64Array,
         rng: np.random.Generator,
     ) -> ProfileSections:
-        """Return the pieces of phases.
+        """Return the profile sections of phases with power smoothing.
 
-        All that train are `Phase.TRAIN` or `Phase.REDO`.
+        All training phases are `Phase.TRAIN` or `Phase.REDO`.
         """
         smoothed, trains = kind.smoothed, phase <= TrainingPhase.REDO
         assert smoothed is not None
@@ -646,10 +649,7 @@ class SynchronousJobs(JobSource):
             ) from error
 
     def _submissions(self) -> Iterator[tuple[int, int, int]]:
-        """Yield number, submission and run time [ms] of each job.
-
-        Those within the run.
-        """
+        """Yield number, submission time and run time [ms] of each job in the run."""
         clock = self._frame.clock
         number, next_ms = 0, clock.begin_ms
         while number < len(self._kinds) or (

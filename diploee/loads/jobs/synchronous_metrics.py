@@ -1,7 +1,4 @@
-"""The `synchronous` block of the metrics.
-
-What large training jobs did with their nodes' time.
-"""
+"""The `synchronous` block of the metrics: time use of large training jobs."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ job."""
 
 
 class SynchronousMetrics:
-    """Sums what synchronous jobs do within the run, window by window."""
+    """Accumulator of the synchronous jobs' phases within the run, by window."""
 
     def __init__(self, streams: JobStreams, names: Iterable[str]) -> None:
         self._streams = streams
@@ -45,14 +42,14 @@ class SynchronousMetrics:
         self._begun = {name: none.copy() for name in names}
 
     def add(self, started: Schedule) -> None:
-        """Add the jobs that started in a window, or their stretches in it."""
+        """Add the jobs that started in a window, or their execution intervals."""
         started = started.take(started.jobs.synchronous_id > 0)
         runs = runs_of(started)
         for nth in range(len(runs)):
             self._add(started.jobs, runs.take(slice(nth, nth + 1)), started.horizon_ms)
 
     def _add(self, jobs: JobTable, run: ExecutionIntervals, horizon_ms: int) -> None:
-        """Add one stretch: what its job does between its work before and after."""
+        """Add the phases of a job between the work at an interval's start and end."""
         row, start_ms, end_ms = (
             int(run.job[0]),
             int(run.start_ms[0]),
@@ -102,7 +99,7 @@ class SynchronousMetrics:
             np.add.at(node_ms, phase, n_nodes * inside_ms)
 
     def block(self) -> dict[str, Any]:
-        """Return the `synchronous` block."""
+        """Return the `synchronous` block of the metrics."""
         return {"synchronous": {name: self._of(name) for name in self._node_ms}}
 
     def _of(self, name: str) -> dict[str, Any]:
