@@ -84,7 +84,10 @@ class Site:
         behind = {
             column.name for stage in self._reopened_stages for column in stage.columns
         }
-        self._parts, names = LoadParts.from_run(run).excluding(behind), self._series.check()[1:]
+        self._parts, names = (
+            LoadParts.from_run(run).excluding(behind),
+            self._series.check()[1:],
+        )
         per = {column.name: column.per for column in run.columns}
         self._names = [
             name

@@ -92,7 +92,7 @@ class ShuffledWeeks:
         return int(self._weeks.size)
 
     def week(self, number: int) -> tuple[Int64Array, Int64Array]:
-        """Return the job rows of a week since 1970-01-05, and times into the week [ms]."""
+        """Return job rows of a week since 1970-01-05, and times into it [ms]."""
         if self._seasonal:
             n, (of_deck, place) = WEEKS_PER_YEAR, map(int, _season(number))
         else:
