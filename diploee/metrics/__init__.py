@@ -1,4 +1,4 @@
-"""Metrics: pure functions and accumulators over power blocks and schedules."""
+"""Metrics of runs: pure functions and accumulators over power blocks and schedules."""
 
 import lazy_loader
 

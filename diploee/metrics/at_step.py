@@ -1,4 +1,4 @@
-"""Extremes that only the steps of a run show: peaks by averaging time, and ramps."""
+"""Extremes at the step of a run: peaks by averaging time, and ramps."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RAMP_MS = (MS_PER_S, *(n * MS_PER_MIN for n in (1, 10, 15)))
 
 
 class _Peak:
-    """The largest of consecutive means over n values."""
+    """Largest mean of n consecutive values."""
 
     n_window = 1
 
@@ -36,7 +36,7 @@ class _Peak:
         self._n, self._left, self.most = n, np.empty(0, dtype=np.int64), FirstMaximum()
 
     def add(self, stretch: Chunk) -> None:
-        """Take in the new values of a stretch."""
+        """Update the largest mean with the new values of a chunk."""
         values = (
             np.concatenate([self._left, stretch.new])
             if self._left.size
@@ -51,31 +51,31 @@ class _Peak:
         self._left = values[whole:].copy()
 
     def result(self) -> FirstMaximum:
-        """Return the largest [W]."""
+        """Return the largest mean [W]."""
         return self.most
 
 
 class _Ramp:
-    """The largest change of adjacent means over n values, up and down."""
+    """Largest rise and fall between adjacent means of n values."""
 
     def __init__(self, n: int) -> None:
         self._signal, self._n, self.n_window = ramps(n), n, 2 * n
         self.up, self.down = FirstMaximum(), FirstMaximum()
 
     def add(self, stretch: Chunk) -> None:
-        """Take in what ends in the new values of a stretch."""
+        """Update the largest ramps with those that end in the new values of a chunk."""
         if (result := self._signal(stretch.windows_of(self.n_window))) is not None:
             changes_w = result.values / (self._n * QUANTA_PER_W)
             self.up.add(changes_w, result.first_ms, stretch.step_ms)
             self.down.add(-changes_w, result.first_ms, stretch.step_ms)
 
     def result(self) -> tuple[FirstMaximum, FirstMaximum]:
-        """Return the largest up and down [W]."""
+        """Return the largest rise and the largest fall [W]."""
         return self.up, self.down
 
 
 class StepExtremes:
-    """A sink of the blocks at a run's step, which is finer than its resolution."""
+    """Sink for power blocks at a run's step, which is finer than its resolution."""
 
     def __init__(self, clock: RunClock, transient: Transient) -> None:
         step_ms, self._clock, self._transient = clock.step_ms, clock.wall, transient
@@ -88,15 +88,15 @@ class StepExtremes:
         self._series = MeasureRunner(step_ms, [*measures, *self._changes.values()])
 
     def add(self, block: Block) -> None:
-        """Take in a block at the step."""
+        """Update the extremes with a block at the step."""
         self._series.add(
             block.t0_ms, to_quanta(block.columns[POWER]), self._transient.end_ms
         )
 
     def block(self) -> dict[str, Any]:
-        """Return the `grid.at_step` block.
+        """Return the `grid.at_step` block of the metrics.
 
-        Lengths that the run does not hold are left out.
+        Averaging times longer than the run are omitted.
         """
 
         def moment(largest: FirstMaximum) -> dict[str, Any]:

@@ -1,10 +1,11 @@
-"""Whose power it was: a change between two spans of time, split over jobs and services.
+"""Attribution of power changes between two time intervals to jobs and services.
 
-With all nodes idle the devices of a facility draw a constant. Every segment adds the
-profile that it plays, less what its nodes would draw idle, so that the change of the
-devices' mean power from one span to a later one is a sum over segments: ``change = sum
-of (mean over the later span - mean over the earlier one)``. The sum is split by the
-owners of the segments and by what became of them; nothing is estimated.
+With all nodes idle the devices of a facility draw a constant power. Each segment adds
+its profile's power less the idle power of its nodes, so that the change of the devices'
+mean power from one interval to a later one is a sum over segments: ``change = sum of
+(mean over the later interval - mean over the earlier interval)``. The sum is split by
+the owners of the segments and by their state (started, ended, changed phase). Nothing
+is estimated.
 
 See also: docs/models/metrics.md
 """
@@ -80,9 +81,9 @@ RECENT_MS = 15 * MS_PER_MIN
 
 
 class Whose(StrEnum):
-    """Of what a part of an event is.
+    """Owner type of a component of an event's power.
 
-    The parts of one stream, service or stage make a line.
+    Components of one job stream, service or stage are printed in one line.
     """
 
     STREAM = "stream"
@@ -97,15 +98,15 @@ class Whose(StrEnum):
 
 
 class ComponentKind(StrEnum):
-    """A kind of part by its name in ``metrics.json``.
+    """Kind of a component, by its name in ``metrics.json``.
 
-    Whose it is, what is counted, what it did.
+    Has its owner type, the noun of the counted items, and the verb of their action.
     """
 
     def __new__(
         cls, name: str, noun: str = "", deed: str = "", whose: Whose = Whose.STREAM
     ) -> ComponentKind:
-        """Make a member of its name."""
+        """Create a member from its name, noun, verb and owner type."""
         made = str.__new__(cls, name)
         made._value_, made.noun, made.deed, made.whose = name, noun, deed, whose
         return made
@@ -162,14 +163,14 @@ Part = tuple[float, dict[str, Any]]
 def part(
     power_w: float, what: ComponentKind, of: str = "", pool: str = "", **more: Any
 ) -> Part:
-    """Return a part; `of` and `pool` are empty for the whole facility."""
+    """Return a component; `of` and `pool` are empty for the whole facility."""
     named = {key: name for key, name in (("of", of), ("pool", pool)) if name}
     return power_w, {**named, "what": what, **more, "mw": power_w / W_PER_MW}
 
 
 @dataclass(frozen=True)
 class _Service:
-    """A service: its plan, its banks, and least power of a reserved node [W]."""
+    """A service's plan, instance groups, and minimum power of a reserved node [W]."""
 
     name: str
     plan: ServicePlan
@@ -178,7 +179,7 @@ class _Service:
     least_w: float
 
     def mean(self, values: Float64Array | Int32Array, span: Span) -> float:
-        """Return the mean over a span of what holds piece by piece."""
+        """Return the mean of a piecewise constant quantity over an interval."""
         edges_ms = self.planned.served.edges_ms
         low = int(np.searchsorted(edges_ms[1:], span[0], side="right"))
         stop = int(np.searchsorted(edges_ms[:-1], span[1]))
@@ -186,13 +187,13 @@ class _Service:
         return float(values[low:stop] @ np.diff(inside_ms)) / (span[1] - span[0])
 
     def least_over(self, span: Span) -> float:
-        """Return the least power of reserved nodes beyond idle, mean of a span [W]."""
+        """Return the mean minimum power of reserved nodes above idle [W]."""
         reserved = self.planned.reserved
         constant = reserved[0] == reserved[-1]
         return self.least_w * (reserved[0] if constant else self.mean(reserved, span))
 
     def scaled(self, before: Span, after: Span, each_w: float) -> dict[str, Any]:
-        """Return the instances started and stopped, and their part of a change."""
+        """Return the number and power [MW] of instances started and stopped."""
         edges_ms = self.planned.served.edges_ms
         low = int(np.searchsorted(edges_ms[1:], before[0], side="right"))
         stop = int(np.searchsorted(edges_ms[:-1], after[1]))
@@ -209,7 +210,7 @@ class _Service:
         return result
 
     def calendar_means(self, before: Span, after: Span) -> tuple[float, float]:
-        """Return the relative calendar mean in the middles of two spans."""
+        """Return the relative calendar mean at the midpoints of two intervals."""
         calendar = self.plan.calendar
         if calendar is None:
             return 1.0, 1.0
@@ -221,7 +222,7 @@ class _Service:
 
 
 def _phase_of_profile(profile_id: str) -> int:
-    """Return the phase in which synchronous jobs play a profile; -1 if none does."""
+    """Return the synchronous-job phase that a profile represents, or -1."""
     if not profile_id.startswith(PHASE_PREFIX):
         return -1
     return TrainingPhase[
@@ -230,7 +231,7 @@ def _phase_of_profile(profile_id: str) -> int:
 
 
 class Attribution:
-    """Splits the power of devices over job streams, services and replicas."""
+    """Attribution of device power to job streams, services and replica loads."""
 
     def __init__(
         self,
@@ -277,7 +278,7 @@ class Attribution:
                 )
 
     def of_streams(self, class_id: Int16Array, amounts: Int64Array) -> Int64Array:
-        """Sum whole amounts of jobs by their stream, shape (streams,)."""
+        """Sum amounts per job by their stream, shape (streams,)."""
         total = np.zeros(len(self._streams), dtype=np.int64)
         np.add.at(total, self._stream_of[class_id], amounts)
         return total
@@ -285,12 +286,13 @@ class Attribution:
     def change(
         self, segments: Segments, before: Span, after: Span
     ) -> tuple[list[Part], list[dict[str, Any]]]:
-        """Split the change of the devices' mean power from one span to a later one.
+        """Split the change of the devices' mean power between two intervals.
 
-        `segments` are at least all of jobs that overlap the time from the start of the
-        first span to the end of the other. Returns the parts, and how the calendar mean
-        of each stream's submissions and each service's requests changed, relatively,
-        and what would be missing without: among the parts already.
+        `segments` must include all segments of jobs that overlap the time from the
+        start of the earlier interval to the end of the later interval. Returns the
+        components, and the changes of the calendar mean of each stream's submissions
+        and each service's requests: the relative change, and its effect on the power,
+        which is already included in the components.
         """
         parts = list(self._change_of_jobs(segments, before, after))
         added = self._nodes_over(after) - self._nodes_over(before)
@@ -338,13 +340,13 @@ class Attribution:
     def _calendar_of_jobs(
         self, segments: Segments, before: Span, after: Span
     ) -> Iterator[dict[str, Any]]:
-        """Yield what submissions of each stream would have given at a constant mean.
+        """Yield the effect of each stream's submission calendar on a change of power.
 
-        Jobs that start within a span have a mean power in it in proportion to its rate:
-        E in both spans together at rates a and b, so that a in both had changed the
-        mean by ``E (b - a) / (a + b)`` less (ASSUMPTION: jobs start when they are
-        submitted). E is above 0 for jobs that end soon as well, whose own change is of
-        either sign.
+        Mean power of jobs that start within an interval is proportional to the
+        interval's submission rate. With rates a and b and the sum E of both mean
+        powers, a constant rate a would have changed the mean by ``E (b - a) / (a + b)``
+        less (ASSUMPTION: jobs start when they are submitted). E is positive even for
+        jobs that end soon, whose own change may have either sign.
         """
         powers_w = np.zeros(len(self._streams))
         for span, since_ms in ((before, before[0]), (after, before[1])):
@@ -368,7 +370,7 @@ class Attribution:
     def composition(self, segments: Segments, span: Span, it_w: float) -> list[Part]:
         """Split the mean power `it_w` over job streams, services and idle nodes.
 
-        `segments` are at least all of jobs that overlap the span.
+        `segments` must include all segments of jobs that overlap the interval.
         """
         jobs = _of_jobs(segments, span)
         of_job_w, nodes = self._mean_w(jobs, span)
@@ -406,7 +408,7 @@ class Attribution:
         return [*parts, part(idle_w, ComponentKind.IDLE_NODES, count=round(n_idle))]
 
     def services_w(self, span: Span) -> list[float]:
-        """Return the mean power of each service and replica stream over a span [W]."""
+        """Return the mean power of each service and replica stream [W]."""
         services = [self._gross_of(service, span)[0] for service in self._services]
         return [
             *services,
@@ -414,10 +416,10 @@ class Attribution:
         ]
 
     def columns(self, segments: Segments, block: Block) -> Values:
-        """Return `LOAD_COLUMNS` over a block.
+        """Return the `LOAD_COLUMNS` of a block.
 
-        Each stream and service, and the idle nodes. `segments` are at least all of jobs
-        that overlap the block.
+        There is a column for each stream, each service and the idle nodes. `segments`
+        must include all segments of jobs that overlap the block.
         """
         span, streams = (block.t0_ms, block.end_ms), [name for name, _ in self._streams]
         jobs = segments.take(segments.owner < OF_SERVICES)
@@ -436,7 +438,7 @@ class Attribution:
         return result | {IDLE: block.columns["it_power_w"] - sum(result.values())}
 
     def _nodes_over(self, span: Span) -> Float64Array:
-        """Return the standing nodes of each pool, mean over a span, shape (pools,)."""
+        """Return the mean installed nodes of each pool, shape (pools,)."""
         return self._standing(span[0], span[1] - span[0], 1)[:, 0]
 
     def _change_of_jobs(
@@ -484,9 +486,10 @@ class Attribution:
     def _phases_of(
         self, rows: Segments, first: Int64Array, begin_ms: int, falls: BoolArray
     ) -> Int64Array:
-        """Return what running jobs did besides, as a number of `_OF_JOBS`, 0 = nothing.
+        """Return the phase change of each running job as an index of `_OF_JOBS`.
 
-        A stop alone is reported of a job whose power fell: it explains no rise.
+        0 is no change. A stop alone is reported only if the job's power fell, because a
+        stop explains no rise.
         """
         phase = self._phase_of[rows.profile_id]
         if (phase < 0).all():
@@ -509,7 +512,7 @@ class Attribution:
         )
 
     def _net_of(self, service: _Service, span: Span) -> tuple[float, float]:
-        """Return a service's power beyond nodes without instances, and noise [W]."""
+        """Return a service's power above idle nodes, and its noise [W]."""
         gross_w, n_nodes, steady_w = self._gross_of(service, span)
         idle_w = float(self._idle_w[service.plan.pool_id])
         return steady_w - n_nodes * idle_w - service.least_over(
@@ -517,19 +520,19 @@ class Attribution:
         ), gross_w - steady_w
 
     def _gross_of(self, service: _Service, span: Span) -> tuple[float, float, float]:
-        """Return a service's `Bank.means` over a span."""
+        """Return a service's `Bank.means` over an interval."""
         power_w, nodes, steady_w = np.sum(
             [bank.means(self._tables, *span) for bank in service.banks], axis=0
         ).tolist()
         return power_w, nodes, steady_w
 
     def _net_w(self, rows: Segments, span: Span) -> Float64Array:
-        """Return the mean power of segments over a span beyond idle nodes [W]."""
+        """Return the mean power of segments above idle nodes [W]."""
         gross_w, nodes = self._mean_w(rows, span)
         return gross_w - nodes * self._idle_w[rows.pool_id]
 
     def _mean_w(self, rows: Segments, span: Span) -> tuple[Float64Array, Float64Array]:
-        """Return the mean power [W] and the mean nodes of segments over a span."""
+        """Return the mean power [W] and mean node count of segments."""
         inside_ms = np.minimum(rows.end_ms, span[1]) - np.maximum(
             rows.start_ms, span[0]
         )
@@ -541,24 +544,24 @@ class Attribution:
 
 
 def _of_jobs(segments: Segments, span: Span) -> Segments:
-    """Return the segments of jobs that overlap a span, by job and time."""
+    """Return the segments of jobs that overlap an interval, sorted by job and time."""
     overlaps = (segments.start_ms < span[1]) & (segments.end_ms > span[0])
     rows = segments.take(overlaps & (segments.owner < OF_SERVICES))
     return rows.take(np.lexsort((rows.start_ms, rows.owner)))
 
 
 def _first(rows: Segments) -> Int64Array:
-    """Return the first row of each job."""
+    """Return the index of each job's first row."""
     return np.flatnonzero(np.diff(rows.owner, prepend=-1))
 
 
 def _change_of(
     service: _Service, net_w: Sequence[float], noise_w: float, before: Span, after: Span
 ) -> Iterator[Part]:
-    """Split a service's change.
+    """Split the change of a service's power into instance count and power.
 
-    Of K instances at p each without noise, by the means of both spans. ``K2 p2 - K1 p1
-    = (K2 - K1) (p1 + p2) / 2 + (p2 - p1) (K1 + K2) / 2``
+    K instances at power p each, without noise, give by the means of both intervals ``K2
+    p2 - K1 p1 = (K2 - K1) (p1 + p2) / 2 + (p2 - p1) (K1 + K2) / 2``.
     """
     served, spans = service.planned.served, (before, after)
     counts = [service.mean(served.n_instances, span) for span in spans]
@@ -585,10 +588,10 @@ def _change_of(
 def calendar_change(
     name: str, pool: str, means: tuple[float, float], power_w: float
 ) -> Iterator[dict[str, Any]]:
-    """Yield what a calendar gave where its mean changed, in proportion to power.
+    """Yield the effect of a change of the calendar mean, in proportion to power.
 
-    ``change`` is relative to the mean before, so that a fall is at most -1; None from
-    nothing.
+    ``change`` is relative to the earlier mean, so that a fall is at least -1; None if
+    the earlier mean is 0.
     """
     earlier, later = means
     if earlier == later:

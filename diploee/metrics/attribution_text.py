@@ -1,7 +1,4 @@
-"""Causes of events in words that a planner understands.
-
-Net changes, gross ones in brackets.
-"""
+"""Text of the causes of events: net changes, with gross changes in brackets."""
 
 from __future__ import annotations
 
@@ -36,9 +33,9 @@ Words = Mapping[str, Any]
 
 
 def causes_of(metrics: Mapping[str, Any]) -> Iterator[tuple[Key, str, Words]]:
-    """Yield key, time and cause of the events of a run.
+    """Yield the key, time and cause of each event of a run.
 
-    None of one of an older version.
+    Yields nothing for runs of older versions, which have no causes.
     """
     if metrics.get("grid"):
         for key, entry, time in grid_extremes(metrics["grid"]):
@@ -50,7 +47,7 @@ def causes_of(metrics: Mapping[str, Any]) -> Iterator[tuple[Key, str, Words]]:
 
 
 def event_words(key: Key) -> str:
-    """Return what an event is, such as ``ramp up over 60 s``."""
+    """Return the label of an event, such as ``ramp up over 60 s``."""
     block, length_s, way = key
     if block == "peak":
         return "peak"
@@ -69,7 +66,7 @@ def event_words(key: Key) -> str:
 
 
 def _span_words(length_s: float) -> str:
-    """Return a length such as ``1 min``."""
+    """Return the text of a duration, such as ``1 min``."""
     for unit, unit_s in (("h", S_PER_H), ("min", S_PER_MIN)):
         if length_s >= unit_s and length_s % unit_s == 0:
             return f"{length_s / unit_s:g} {unit}"
@@ -77,7 +74,7 @@ def _span_words(length_s: float) -> str:
 
 
 def cause_words(cause: Words, unit: PowerUnit | None = None) -> str:
-    """Return a cause in words: net changes, those in the event's direction first."""
+    """Return the text of a cause: net changes, the event's direction first."""
     lines, rest_mw = cause_lines(cause)
     change_mw = _change_mw(cause)
     pools = {part["pool"] for part in cause["parts"] if part.get("pool")}
@@ -106,9 +103,9 @@ def cause_words(cause: Words, unit: PowerUnit | None = None) -> str:
 
 @dataclass(frozen=True)
 class NetChange:
-    """The net change of one stream, service, stage or kind of noise.
+    """Net change of one stream, service, stage or kind of noise.
 
-    The sum of its parts.
+    Equals the sum of its components.
     """
 
     kind: Whose
@@ -118,19 +115,18 @@ class NetChange:
 
     @property
     def net_mw(self) -> float:
-        """Of a peak beyond the mean of the run [MW]."""
+        """Net change [MW]; for a peak, power above the run's mean."""
         return sum(map(_net_mw, self.parts))
 
     def opposes(self, change_mw: float) -> bool:
-        """Whether it goes against a change."""
+        """Return True if the net change goes against a change's direction."""
         return self.net_mw * change_mw < 0
 
 
 def cause_lines(cause: Words) -> tuple[list[NetChange], float]:
-    """Return the listed net changes of a cause, and what is left of its change [MW].
+    """Return the listed net changes of a cause, and the remaining change [MW].
 
-    The largest in the event's direction is first; those that follow are the largest of
-    all.
+    The largest in the event's direction is first. The largest of the others follow.
     """
     lines: dict[tuple[Whose, str, str], NetChange] = {}
     for part in cause["parts"]:
@@ -161,15 +157,15 @@ def _net_mw(part: Words) -> float:
 def _change_mw(cause: Words) -> float:
     """Return the change of an event [MW].
 
-    The sum of its parts where it is not given.
+    If the cause has no change, returns the sum of its components.
     """
     return cause.get("change_mw", sum(map(_net_mw, cause["parts"])))
 
 
 class _Writer:
-    """Writes lines in one unit with like decimals.
+    """Formatter of net changes in one unit with a fixed number of decimals.
 
-    Names pools where there are several.
+    Pools are named if there are several.
     """
 
     def __init__(
@@ -184,15 +180,15 @@ class _Writer:
         )
 
     def shows(self, mw: float) -> bool:
-        """Whether a power is more than nothing at the digits shown."""
+        """Return True if a power is not 0 at the printed decimals."""
         return round(abs(mw) * self._factor, self._digits) > 0
 
     def signed(self, mw: float) -> str:
-        """Return a change such as ``-3.10 MW``."""
+        """Return the text of a signed change, such as ``-3.10 MW``."""
         return f"{self._gross(mw)} {self._unit.power}"
 
     def line(self, line: NetChange, cause: Words, full: bool) -> str:
-        """Return a net change, in full with gross ones in brackets, by size."""
+        """Return the text of a net change, if `full` with gross changes in brackets."""
         name = f"{line.kind} {line.of}".rstrip()
         if self._with_pool and line.pool and line.pool != line.of:
             name += f" in pool {line.pool}"
@@ -221,7 +217,7 @@ class _Writer:
         return f"{mw * self._factor:+,.{self._digits}f}"
 
     def _gross_words(self, part: Words, line: NetChange, beside_others: bool) -> str:
-        """Return what a part did; with its power where it is not the whole line."""
+        """Return the text of a component, with power unless it is the only one."""
         words = _did(part, line)
         if "mean_mw" in part:
             drew, mean = (
@@ -251,9 +247,9 @@ class _Writer:
 
 
 def _gross_parts(part: Words) -> list[Words]:
-    """Return the started and the stopped instances of a service apart.
+    """Return a service's started and stopped instances as two components.
 
-    Another part as it is.
+    Other components are returned unchanged.
     """
     return [
         {"what": what, "count": part[did], "mw": part[f"{did}_mw"]}
@@ -266,7 +262,7 @@ def _gross_parts(part: Words) -> list[Words]:
 
 
 def _did(part: Words, line: NetChange) -> str:
-    """Return what a part did, by what is known of it."""
+    """Return the action text of a component, from its counted items."""
     what = ComponentKind(part["what"])
     if "count" in part:
         is_over = what is ComponentKind.CHECKPOINTS and part["mw"] > 0
@@ -291,9 +287,9 @@ def _did(part: Words, line: NetChange) -> str:
 
 
 def _moved(change: float | None) -> str:
-    """Return what a calendar did, of its change relative to before.
+    """Return the text of a calendar's relative change.
 
-    None is from nothing.
+    None means that the earlier mean is 0.
     """
     if change is None:
         return "rose from nothing"
@@ -301,7 +297,7 @@ def _moved(change: float | None) -> str:
 
 
 def _queue(before: float, after: float) -> str:
-    """Return what the queue did."""
+    """Return the text of the change of queue length."""
     if not before:
         return f"a queue of {after:,.0f} jobs built up"
     if not after:

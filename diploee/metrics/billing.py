@@ -1,7 +1,6 @@
-"""Billing of demand, month by month: determinants of the demand, and rules on them.
+"""Demand billing by month: billing determinants and tariff rules.
 
-Rules are functions with the user's parameters; there are no prices (see
-docs/meter.md).
+Rules are functions with the user's parameters, without prices (see docs/meter.md).
 
 See also: docs/models/metrics.md
 """
@@ -28,34 +27,35 @@ RATCHET_MONTHS = 11
 
 
 def power_factor(active: float, reactive: float) -> float | None:
-    """Return P / sqrt(P^2 + Q^2), of powers or energies in any unit.
+    """Return P / sqrt(P^2 + Q^2) of two powers or two energies of like unit.
 
-    None where both are 0.
+    Returns None if both are 0.
     """
     apparent = hypot(active, reactive)
     return active / apparent if apparent else None
 
 
 def mwh(quanta: int, step_ms: int) -> float:
-    """Return a sum of quanta over intervals of `step_ms` as energy [MWh or Mvarh]."""
+    """Convert a sum of fixed-point power over `step_ms` intervals to [MWh or Mvarh]."""
     return quanta / QUANTA_PER_MW * step_ms / MS_PER_H
 
 
 def for_power_factor(demand: float, found: float | None, least: float) -> float:
-    """Return a demand raised by a power factor below the least."""
+    """Return a demand raised for a power factor below the minimum."""
     return demand * least / found if found and found < least else demand
 
 
 def beyond_free_share(reactive_demand: float, demand: float, share: float) -> float:
-    """Return the reactive demand, drawn positive, above a free share of the demand."""
+    """Return the reactive demand (import positive) above a free fraction."""
     return max(0.0, reactive_demand - share * max(demand, 0.0))
 
 
 def ratchets(demands: Sequence[float], share: float) -> list[tuple[float, bool]]:
-    """Return what a ratchet asks for in consecutive months, and if more is possible.
+    """Return each month's ratchet demand, and True if it may be higher.
 
-    That is `share`, 0-1, times the highest of up to 11 months before, 0 in the first
-    month; more is possible where fewer than 11 months before are known.
+    The ratchet demand is `share` (0-1) times the highest demand of up to 11 earlier
+    months, and 0 in the first month. It may be higher if the run has fewer than 11
+    earlier months.
     """
     before = (demands[max(k - RATCHET_MONTHS, 0) : k] for k in range(len(demands)))
     return [
@@ -65,7 +65,7 @@ def ratchets(demands: Sequence[float], share: float) -> list[tuple[float, bool]]
 
 @dataclass
 class MonthSums:
-    """Sums of one local month in quanta (1/64 W, var)."""
+    """Sums of one local month in fixed-point units (1/64 W, 1/64 var)."""
 
     begin_ms: int  # a time in the month
     n: int = 0  # intervals
@@ -77,16 +77,15 @@ class MonthSums:
     supplied: int = 0  # of that of intervals that supply it
 
     def add(self, other: MonthSums) -> None:
-        """Add what another month adds up to."""
+        """Add the sums of another month."""
         for name in ("n", "total", "gross", "exported", "drawn", "supplied"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.quanta.update(other.quanta)
 
     def reactive(self, step_ms: int) -> dict[str, float | None]:
-        """Return the reactive energy [Mvarh] by direction, and a power factor of each.
+        """Return reactive energy by direction [Mvarh], and each power factor.
 
-        Power factors are of the energy that is drawn: what is exported is not netted
-        either.
+        Power factors refer to imported energy. Exported energy is not netted.
         """
         imported = self.total + self.exported
         return {
@@ -98,10 +97,10 @@ class MonthSums:
 
 
 class BillingDemand:
-    """Demand at 15, 30 and 60 minutes, and the `billing` block with a tariff's rules.
+    """Demand at 15, 30 and 60 minutes, and the `billing` block with tariff rules.
 
-    Raises `InputError` if the rules take the demand of an interval that the run can't
-    hold.
+    Raises `InputError` if the rules use a demand interval that the run's step does not
+    divide.
     """
 
     def __init__(self, clock: WallClock, rules: Billing | None = None) -> None:
@@ -118,11 +117,11 @@ class BillingDemand:
 
     @property
     def measures(self) -> Iterable[ClockSums]:
-        """Accumulators of active and reactive power."""
+        """Return the accumulators of active and reactive power."""
         return *self._active.values(), *self._reactive.values()
 
     def block(self, months: Mapping[str, MonthSums]) -> dict[str, Any]:
-        """Return the block: an entry for every local month of the run."""
+        """Return the `billing` block with an entry per local month of the run."""
         active = {minutes: sums.result() for minutes, sums in self._active.items()}
         result = {
             minutes: self._by_month(minutes, of, self._reactive[minutes].result())
@@ -149,10 +148,10 @@ class BillingDemand:
     def _by_month(
         self, minutes: int, active: Intervals, reactive: Intervals
     ) -> dict[str, dict[str, Any]]:
-        """Return the largest demands of every local month that holds a whole interval.
+        """Return the maximum demands of each local month with a whole interval.
 
-        Apparent power is that of an interval's mean active and reactive power, as
-        meters form it; it is no more than the mean of the apparent power.
+        Apparent power is formed from an interval's mean active and mean reactive power,
+        as meters do. It does not exceed the mean of the apparent power.
         """
         p_mw, q_mvar = active.mean_mw, reactive.mean_mw
         s_mva = np.hypot(p_mw, q_mvar)
@@ -195,11 +194,11 @@ class BillingDemand:
 
 
 def _add_billed(entries: list[dict[str, Any]], rules: Billing) -> None:
-    """Put what the rules make of each month's demand into its entry.
+    """Add the billed demand of the tariff rules to each month's entry.
 
-    ASSUMPTION: the rules follow one another as power factor, ratchet, minimum, and the
-    power factor is the month's lagging average [J]; tariffs differ, the determinants
-    stay.
+    ASSUMPTION: the rules apply in the order power factor, ratchet, minimum, and the
+    power factor is the month's lagging average [J]. Tariffs differ, but the
+    determinants do not.
     """
     billed, whole = [], []
     for entry in entries:

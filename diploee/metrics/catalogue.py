@@ -1,4 +1,4 @@
-"""The catalogue of metrics: what every value in `metrics.json` is."""
+"""Registry of metrics: the declaration of every value in `metrics.json`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from diploee.scenario.plugged import LOADS
 
 @dataclass(frozen=True)
 class RunMeasure(Brief):
-    """A measure of the power of runs, with values in `measures.<name>`."""
+    """Extension measure of runs' power, reported as `measures.<name>`."""
 
     name: str  # of its block
     metrics: tuple[Metric, ...]  # with keys below the block
@@ -42,7 +42,7 @@ DECLARED = read_metrics(Path(__file__).with_name("catalogue.csv"))
 
 
 def _declared() -> list[Metric]:
-    """Return all metrics but stages': other loads stand behind the services."""
+    """Return the metrics of all modules except stages; loads after services."""
     behind = max(k for k, m in enumerate(DECLARED) if m.key.startswith("requests.")) + 1
     others = [
         metric
@@ -53,12 +53,12 @@ def _declared() -> list[Metric]:
 
 
 def added_metrics() -> tuple[Metric, ...]:
-    """Return the metrics of measures from outside."""
+    """Return the metrics of extension measures."""
     return catalogue(*(measure.metrics for measure in MEASURES.values()))
 
 
 def declared_metrics() -> tuple[Metric, ...]:
-    """Return the metrics of all parts and of the stages that a scenario may name."""
+    """Return the metrics of all modules and of all stages."""
     return catalogue(_declared(), *(spec.metrics for spec in STAGES.by_name.values()))
 
 
@@ -82,8 +82,8 @@ def metrics_of_runs(chosen: Iterable[str] = ()) -> list[Metric]:
     Parameters
     ----------
     chosen : iterable of str
-        Their keys, shown as they are where nothing is declared; the main ones by
-        default.
+        Keys of metrics, the main metrics by default. Undeclared keys are shown as they
+        are.
     """
     known = declared_metrics()
     if chosen:
@@ -92,7 +92,7 @@ def metrics_of_runs(chosen: Iterable[str] = ()) -> list[Metric]:
 
 
 def own_blocks() -> set[str]:
-    """Return the blocks of ``metrics.json`` that are no stage's."""
+    """Return the blocks of ``metrics.json`` that do not belong to a stage."""
     return {metric.key.partition(".")[0] for metric in _declared()} | {"pools"}
 
 

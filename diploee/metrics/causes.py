@@ -1,7 +1,7 @@
-"""Why: the cause of every worst moment, found while a run passes.
+"""Causes of a run's worst events, attributed while the run passes.
 
-When a block of power brings a new worst moment, all segments around it are at hand: it
-is split over their owners then and there, and only the result is kept.
+When a block of power has a new extreme, all segments around it are still in memory. Its
+power is attributed to their owners at once, and only the result is retained.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Means = dict[str, float]
 
 
 class Causes:
-    """Keeps what causes of extremes need in a run's course, and causes found."""
+    """Sink that retains the data for attributing extremes, and their causes."""
 
     def __init__(self, attribution: Attribution, stages: Stages) -> None:
         self._attribution = attribution
@@ -53,7 +53,7 @@ class Causes:
         self._end_ms = 0
 
     def take(self, window: JobWindow) -> None:
-        """Take in the jobs of a window."""
+        """Add the jobs of a window."""
         self._segments.append(window.segments)
         jobs, of_energy = window.started.jobs, window.started.of_energy
         # Whole joules: their sum does not depend on how the run is cut into windows.
@@ -62,7 +62,7 @@ class Causes:
         self._energy_j = amounts if self._energy_j is None else self._energy_j + amounts
 
     def add(self, block: Block) -> None:
-        """Take in a block of power, the next one."""
+        """Add the next block of power."""
         names = (*self._names, "queued_jobs")
         columns = {name: block.columns[name] for name in names if name in block.columns}
         self._blocks.append(Block(block.t0_ms, block.dt_ms, columns))
@@ -72,12 +72,12 @@ class Causes:
         self._end_ms = block.end_ms
 
     def by_load(self, block: Block) -> Block:
-        """Return a block, the next one, with its columns by load."""
+        """Return the next block with its power columns per load."""
         columns = self._attribution.columns(concat(self._segments), block)
         return Block(block.t0_ms, block.dt_ms, {**block.columns, **columns})
 
     def see(self, extremes: Mapping[Key, Extreme]) -> None:
-        """Find the causes of the extremes so far, and forget what is done with."""
+        """Attribute the latest extremes, and drop data that is no longer needed."""
         for key, extreme in extremes.items():
             if key not in self._found or self._found[key][0] != extreme:
                 cause = self.split(extreme, self._segments, self._blocks)
@@ -90,11 +90,11 @@ class Causes:
     def split(
         self, extreme: Extreme, segments: Sequence[Segments], blocks: Sequence[Block]
     ) -> dict[str, Any]:
-        """Return the cause of an extreme; of a peak the power in W and its parts alone.
+        """Return the cause of an extreme; for a peak, power [W] and components only.
 
-        `segments` are at least all of jobs that overlap it; `blocks` hold the power
-        around it, in the order of time. Queued jobs are those at its start and in its
-        last interval.
+        `segments` must include all segments of jobs that overlap the extreme. `blocks`
+        hold the power around it in order of time. Queued jobs are counted at its start
+        and in its last interval.
         """
         begin_ms, end_ms = (extreme.before or extreme.after)[0], extreme.after[1]
         overlapping = (
@@ -120,9 +120,9 @@ class Causes:
         }
 
     def entry(self, cause: dict[str, Any]) -> dict[str, Any]:
-        """Return a cause as it is reported.
+        """Return a cause as reported in the metrics.
 
-        Once the run has passed, with the means of a peak.
+        The run must have ended, because a peak's cause needs the means over the run.
         """
         if "power_w" not in cause:
             return cause
@@ -135,12 +135,12 @@ class Causes:
         }
 
     def entries(self) -> dict[Key, dict[str, Any]]:
-        """Return the causes of all extremes, as they are reported."""
+        """Return the causes of all extremes as reported in the metrics."""
         return {key: self.entry(cause) for key, (_, cause) in self._found.items()}
 
     @cached_property
     def _means_w(self) -> list[float]:
-        """Means over the run in the order of the parts of a peak [W]."""
+        """Return means over the run [W], in order of a peak's components."""
         end_ms, none = self._end_ms, np.empty(0, dtype=np.int64)
         energy_j = self._energy_j if self._energy_j is not None else none
         jobs_w = (energy_j * (MS_PER_S / end_ms)).tolist()
@@ -150,7 +150,7 @@ class Causes:
         return [*parts_w, means[IT] - sum(parts_w), *stages_w]
 
     def _stages(self, means: Means) -> list[Part]:
-        """Return what AC power adds to that of devices, and each stage to it."""
+        """Return the power added by AC conversion and by each stage."""
         parts: list[Part] = []
         if AC in means:
             parts.append(part(means[AC] - means[IT], ComponentKind.NODE_OVERHEAD))
@@ -169,7 +169,7 @@ class Causes:
         return [name for name in self._names if name in block.columns]
 
     def _means(self, blocks: Iterable[Block], span: Span) -> Means:
-        """Return mean power of facility, devices and what is between, over a span."""
+        """Return an interval's mean power of facility, devices and stages."""
         inside = [
             block.part(max(span[0], block.t0_ms), min(span[1], block.end_ms))
             for block in blocks
@@ -188,7 +188,7 @@ def _entries(parts: Iterable[Part]) -> list[dict[str, Any]]:
 
 
 def _queued(blocks: Iterable[Block], begin_ms: int, end_ms: int) -> list[int]:
-    """Return the jobs that wait at a time and in an earlier interval, if any."""
+    """Return the queued jobs at a time and in an earlier interval, or None."""
     result = []
     for block in blocks:
         if "queued_jobs" in block.columns:
@@ -205,7 +205,7 @@ def _ending_after(segments: Segments, time_ms: int) -> Segments:
 
 
 def add_causes(grid: dict[str, Any], causes: Mapping[Key, dict[str, Any]]) -> None:
-    """Put causes beside their extremes in the `grid` block of the metrics."""
+    """Add causes to their extremes in the `grid` block of the metrics."""
     for key, side, _ in grid_extremes(grid):
         if key in causes:
             side["cause"] = causes[key]
@@ -214,7 +214,7 @@ def add_causes(grid: dict[str, Any], causes: Mapping[Key, dict[str, Any]]) -> No
 def grid_extremes(
     grid: Mapping[str, Any],
 ) -> Iterator[tuple[Key, dict[str, Any], str | None]]:
-    """Yield key, entry and time of each extreme in the `grid` block of the metrics."""
+    """Yield key, entry and time of each extreme in the metrics' `grid` block."""
     yield ("peak", grid["resolution_s"], ""), grid["peak"], grid["peak"]["time"]
     changes = (grid.get("changes") or {}).get("windows", ())  # of older runs none
     for block, length, entries in (

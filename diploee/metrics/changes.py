@@ -1,7 +1,7 @@
-"""How the load changes: ramps, ranges, rainflow cycles, and the worst events.
+"""Load changes: ramps, rolling ranges, rainflow cycles, and the worst events.
 
 For a length L of n intervals of the run, the ramp at time t is
-``mean(P over [t, t + L)) - mean(P over [t - L, t))``; t slides over all interval edges
+``mean(P over [t, t + L)) - mean(P over [t - L, t))``, and t takes every interval edge
 of the run. The largest change within L is ``max(P(s) - P(t)) over 0 < s - t <= L`` of
 the interval means.
 
@@ -36,7 +36,7 @@ Key = tuple[str, float, str]
 
 
 class Extreme(NamedTuple):
-    """A change of the mean power from one span to a later one."""
+    """Largest change of the mean power from one interval to a later one."""
 
     before: Span | None  # None of a peak, which is compared with the whole run
     after: Span
@@ -65,7 +65,7 @@ CHANGE = {"up": "rise within {}", "down": "fall within {}"}
 def absent(
     key: str, reasons: Mapping[Any, str], scale: int = 1
 ) -> list[dict[str, Any]]:
-    """Return what is not reported, by its length over `scale`, each with the reason."""
+    """Return the unreported lengths, in units of `scale`, each with a reason."""
     return [
         {key: length / scale if scale > 1 else length, "reason": reason}
         for length, reason in reasons.items()
@@ -74,7 +74,7 @@ def absent(
 
 
 class Changes:
-    """The changes, ramps and rolling ranges of the lengths that a resolution holds."""
+    """Accumulator of changes, ramps and rolling ranges at a run's resolution."""
 
     def __init__(self, clock: WallClock) -> None:
         self._clock, step_ms = clock, clock.step_ms
@@ -105,11 +105,11 @@ class Changes:
 
     @property
     def measures(self) -> Iterable[LargestChanges | SignalHistogram | RollingRanges]:
-        """Accumulators of the series."""
+        """Return the accumulators of the power series."""
         return *self._changes.values(), *self._ramps.values(), self._ranges
 
     def extremes(self) -> dict[Key, Extreme]:
-        """Return the largest changes, ramps and ranges so far, between extremes."""
+        """Return the largest changes, ramps and ranges so far."""
         result, step_ms = {}, self._clock.step_ms
         for length_ms, changes in self._changes.items():
             for way, (size, first, last) in zip(CHANGE, changes.result(), strict=True):
@@ -137,9 +137,9 @@ class Changes:
         return zip(self._windows_ms, self._ranges.result(), strict=True)
 
     def blocks(self, support: Support) -> dict[str, Any]:
-        """Return the blocks of changes, ramps and ranges.
+        """Return the metrics blocks of changes, ramps and ranges.
 
-        An entry for every length, or why not.
+        Each has an entry for every reported length and a reason for every other.
         """
         result = {n_ms: sizes.result() for n_ms, sizes in self._ramps.items()}
         ranges = {window_ms: seen for window_ms, (seen, _) in self._each_range()}
@@ -244,7 +244,7 @@ class Changes:
 def rainflow_block(
     rainflow: Rainflow, clock: WallClock, span_ms: int
 ) -> dict[str, Any]:
-    """Return the `rainflow` block of a span [ms]."""
+    """Return the `rainflow` block for a time span [ms]."""
     seen, threshold = rainflow.result(), rainflow.threshold
     edges_mw = [*(to_mw(threshold * factor) for factor in CLASS_FACTORS), None]
     classes = zip(edges_mw[:-1], edges_mw[1:], rainflow.classes.tolist(), strict=True)

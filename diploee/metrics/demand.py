@@ -1,9 +1,8 @@
-"""How much power there is.
+"""Power statistics: mean, peaks, maximum demand, utilization, and headroom.
 
-The `power` and `utilization` blocks, peaks, demand, and headroom. The n-minute maximum
-demand is the largest mean over any whole clock interval of n minutes, in the facility's
-local time. Demand intervals are kept (35,040 sums a year at 15 minutes), values are
-not.
+The n-minute maximum demand is the largest mean over a whole clock interval of n
+minutes, in the facility's local time. Interval sums are retained (35,040 a year at 15
+minutes), single values are not.
 
 See also: docs/models/metrics.md
 """
@@ -25,9 +24,9 @@ from diploee.scenario.models import Facility
 
 
 def rated_of(metrics: Mapping[str, Any], facility: Facility) -> tuple[float, str]:
-    """Return the rated power where a run's power is taken [MW], and what it is.
+    """Return the rated power at the point of power measurement [MW], and its label.
 
-    It is 0 where a run of an older version does not say it.
+    Returns 0 for runs of older versions, which do not report it.
     """
     result = (metrics.get("power") or {}).get("rated_mw")
     if facility.stages or facility.has_ac_power:
@@ -38,9 +37,9 @@ def rated_of(metrics: Mapping[str, Any], facility: Facility) -> tuple[float, str
 
 
 def load_factor(mean: float, peak: float) -> float | None:
-    """Return mean over peak power.
+    """Return the load factor, mean power over peak power.
 
-    None without a load, and where more is exported than drawn.
+    Returns None if there is no load, or if more energy is exported than imported.
     """
     return mean / peak if peak > 0 <= mean else None
 
@@ -48,7 +47,7 @@ def load_factor(mean: float, peak: float) -> float | None:
 def power_metrics(
     power_w: Distribution, step_ms: int, rated_power_w: float
 ) -> dict[str, Any]:
-    """Return the `power` block of means over intervals of `step_ms` [W]."""
+    """Return the `power` block from means over intervals of `step_ms` [W]."""
     median_w, p90_w = power_w.percentiles(50, 90)
     block = {
         "mean_mw": power_w.mean / W_PER_MW,
@@ -74,7 +73,7 @@ def power_metrics(
 def _utilization_metrics(utilization: Distribution) -> dict[str, Any]:
     """Return the `utilization` block.
 
-    Node occupancy (Eq. 1), 0-1, over the interval means.
+    Values are node occupancies (Eq. 1), 0-1, over the interval means.
     """
     if not utilization.count:  # no node ever stands
         return dict.fromkeys(("mean", "std", "median", "p90", "max"))
@@ -89,9 +88,9 @@ def _utilization_metrics(utilization: Distribution) -> dict[str, Any]:
 
 
 class FacilityMetrics:
-    """Accumulates power and node occupancy of the whole or of a pool.
+    """Accumulator of power and node occupancy of a facility or a pool.
 
-    Its rated power is in W.
+    The rated power is in W.
     """
 
     def __init__(self, rated_power_w: float, step_ms: int) -> None:
@@ -107,9 +106,9 @@ class FacilityMetrics:
         utilization: Float64Array,
         standing_nodes: Float64Array | None = None,
     ) -> None:
-        """Add intervals with their mean power [W] and node occupancy, shape (B,).
+        """Add intervals with mean power [W] and node occupancy, shape (B,).
 
-        Where the nodes that stand change, occupancy is only known while some do.
+        If the number of installed nodes changes, occupancy is undefined while it is 0.
         """
         self.power_w.add(power_w)
         if standing_nodes is not None:
@@ -136,9 +135,9 @@ NO_WHOLE = "the run holds no whole interval"
 
 
 class Peaks:
-    """Largest value of every local month, of every pool and of the pools together.
+    """Peak power by local month, of each pool and of all pools together.
 
-    The least.
+    Also has the minimum power.
     """
 
     def __init__(self, clock: WallClock) -> None:
@@ -153,7 +152,7 @@ class Peaks:
     def add(
         self, power_w: Float64Array, t0_ms: int, pools_w: Mapping[str, Float64Array]
     ) -> None:
-        """Add consecutive interval means [W] from `t0_ms` on, also of every pool."""
+        """Add consecutive interval means [W] from `t0_ms` on, also of each pool."""
         step_ms = self._clock.step_ms
         starts_ms = t0_ms + np.arange(power_w.size) * step_ms
         for month, rows in self._clock.month_slices(starts_ms):
@@ -169,14 +168,14 @@ class Peaks:
 
     @property
     def peak(self) -> FirstMaximum | None:
-        """The largest value of all, the first of equals."""
+        """Largest value, the first if several are equal."""
         return max(self._of_month.values(), key=lambda peak: peak.value, default=None)
 
     def _entry(self, peak: FirstMaximum) -> dict[str, Any]:
         return {"max_mw": peak.value / W_PER_MW, "time": self._clock.iso(peak.at_ms)}
 
     def blocks(self, mean_mw: float, rated_power_w: float) -> dict[str, Any]:
-        """Return load factor, peaks and headroom, all of the run's interval means."""
+        """Return load factor, peaks and headroom, from the run's interval means."""
         peak = self.peak or FirstMaximum()
         peak_mw, rated_mw = peak.value / W_PER_MW, rated_power_w / W_PER_MW
         headroom_mw = {"rated_mw": rated_mw, "mw": rated_mw - peak_mw}
@@ -198,9 +197,9 @@ class Peaks:
         }
 
     def _coincidence(self) -> dict[str, Any] | None:
-        """Return the coincidence factor.
+        """Return the coincidence factor of the pools.
 
-        Peak of the pools together over the sum of their peaks.
+        It is the peak of the sum of all pools over the sum of the pools' peaks.
         """
         if not self._of_pool:
             return None
@@ -214,7 +213,7 @@ class Peaks:
 
 
 def demand_sums(clock: WallClock, reactive: bool = False) -> dict[int, ClockSums]:
-    """Return measures of demand by the intervals [min] that a resolution holds."""
+    """Return a clock-interval accumulator per demand interval [min]."""
     lengths = {minutes: minutes * MS_PER_MIN for minutes in DEMAND_MIN}
     return {
         minutes: ClockSums(clock, length_ms, reactive)
@@ -226,7 +225,7 @@ def demand_sums(clock: WallClock, reactive: bool = False) -> dict[int, ClockSums
 def absent_demand(
     clock: WallClock, seen: Mapping[int, Intervals]
 ) -> list[dict[str, Any]]:
-    """Return the intervals [min] whose demand is not reported, with the reason."""
+    """Return the unreported demand intervals [min], each with a reason."""
     reasons = {
         minutes: clock.alignment_problem(minutes * MS_PER_MIN) for minutes in DEMAND_MIN
     }
@@ -239,7 +238,7 @@ def demand_block(
 ) -> dict[str, Any]:
     """Return the `maximum_demand` block.
 
-    An entry for every interval, or why there is none.
+    It has an entry for every reported interval and a reason for every other.
     """
     seen = {minutes: of.result() for minutes, of in sums.items()}
     entries = []

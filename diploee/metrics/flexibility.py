@@ -1,8 +1,7 @@
-"""The `flexibility` block.
+"""Metrics of demand-response events: a run's power against its uncontrolled baseline.
 
-Effect of events on the power, against the run's twin without them (see
-docs/FLEXIBILITY.md). The twin is the same run with the controller off, to the last bit,
-so that no baseline is estimated.
+The baseline is the same run with the controller off, bit for bit, so that no baseline
+is estimated (see docs/FLEXIBILITY.md).
 
 See also: docs/models/flexibility.md
 """
@@ -50,7 +49,7 @@ KG_PER_T = 1000.0
 
 
 class _EventMeter:
-    """Measures one event on blocks of a run, with price and carbon intensity."""
+    """Accumulator of one event's effect, with energy price and carbon intensity."""
 
     def __init__(
         self, event: RunEvent, step_ms: int, signals: Mapping[str, Signal]
@@ -63,7 +62,7 @@ class _EventMeter:
         self._parts: list[tuple[int, Float64Array, Float64Array]] = []
 
     def add(self, block: Block) -> None:
-        """Take in a block with the power of the run and of its twin."""
+        """Add a block with the power of the run and of its baseline."""
         begin, end = max(block.t0_ms, self._from_ms), min(block.end_ms, self._until_ms)
         if begin < end:
             rows = slice(
@@ -78,9 +77,9 @@ class _EventMeter:
             self._parts.append((block.t0_ms + rows.start * block.dt_ms, own, twin))
 
     def entry(self, events: Sequence[RunEvent]) -> dict[str, Any]:
-        """Return its values beside all events.
+        """Return the metrics of the event among all events.
 
-        None where the run does not tell them.
+        Returns None if the run ends before they are defined.
         """
         event, dt_ms = self.event, self._step_ms
         power_w = np.concatenate([own for _, own, _ in self._parts])
@@ -118,11 +117,11 @@ _COSTS = (
 def _own_share(
     event: RunEvent, events: Sequence[RunEvent], times_ms: Int64Array
 ) -> Float64Array:
-    """Return which part of what changes at each time is an event's, 0-1.
+    """Return the fraction of each time's change that is due to an event, 0-1.
 
-    ASSUMPTION: events that act at once share evenly; where none acts, a change is of
-    the event that was over last, for `REBOUND_MS`, else of the next, for which starts
-    are held before its ramp.
+    ASSUMPTION: simultaneous events share a change equally. Between events a change is
+    due to the last event for `REBOUND_MS`, and later to the next event, before whose
+    ramp job starts are delayed.
     """
     ramps_ms, over_ms = np.array([(of.ramp_ms, of.over_ms) for of in events]).T[
         :, :, np.newaxis
@@ -154,9 +153,9 @@ def _against_twin(
     allowed_w: Float64Array,
     own: Float64Array,
 ) -> dict[str, Any]:
-    """Return what an event did to the power.
+    """Return an event's effect on power and energy, against the baseline.
 
-    Its `own` part of a change is of energy alone.
+    The fraction `own` applies to energy only.
     """
     held = (times_ms >= event.held_ms) & (times_ms < event.end_ms)
     limited = (times_ms >= event.ramp_ms) & (times_ms < event.end_ms)
@@ -202,7 +201,7 @@ def _against_twin(
 def flexibility_metrics(
     scenario: Scenario, signals: Mapping[str, Signal], classes: Sequence[StreamClass]
 ) -> FlexibilityMetrics:
-    """Return what measures a run beside the same run without control."""
+    """Return the accumulator that compares a run with its uncontrolled baseline."""
     assert scenario.flexibility is not None
     clock, events = (
         scenario.written_clock,
@@ -214,7 +213,7 @@ def flexibility_metrics(
 
 
 class FlexibilityMetrics:
-    """The sink that gives the `flexibility` block."""
+    """Sink that returns the `flexibility` block of the metrics."""
 
     def __init__(
         self,
@@ -229,7 +228,7 @@ class FlexibilityMetrics:
         self._costs = {key: 0.0 for key, signal, _ in _COSTS if signal in signals}
 
     def add(self, block: Block) -> None:
-        """Take in a block with the power of the run and of its twin."""
+        """Add a block with the power of the run and of its baseline."""
         changed_w = block.columns[POWER] - block.columns[BASELINE]
         changed_j = changed_w * block.dt_ms / MS_PER_S
         self._energy_j += float(changed_j.sum())
@@ -242,7 +241,7 @@ class FlexibilityMetrics:
             meter.add(block)
 
     def take(self, window: JobWindow, undisturbed: bool = False) -> None:
-        """Take in a window of the jobs, or of the jobs under no control."""
+        """Add a window of jobs, of the run or of its baseline."""
         assert self._jobs is not None
         if not undisturbed:
             self._jobs.submit(window.submitted)

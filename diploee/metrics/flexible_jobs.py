@@ -1,7 +1,6 @@
-"""Cost of flexibility to the jobs.
+"""Cost of flexibility to the jobs: waits, lost work, deadlines, throughput.
 
-Waits, lost and repeated work, deadlines, throughput: each job against itself in the
-run's twin without the controller.
+Each job is compared with itself in the run's baseline without the controller.
 
 See also: docs/models/flexibility.md
 """
@@ -41,16 +40,17 @@ STATES = (*KINDS, "capped")
 def weighted_performance(
     weight: Float64Array, performance: Float64Array
 ) -> float | None:
-    """Return the mean throughput of jobs over that without an event; None of no job.
+    """Return the mean relative throughput of jobs during an event.
 
-    The weight is 1 less the loss that each tolerates, as in arXiv:2507.00909.
+    The weight is 1 less the loss that each job tolerates, as in arXiv:2507.00909.
+    Returns None if there are no jobs.
     """
     total = float(weight.sum())
     return float(weight @ performance) / total if total else None
 
 
 class FlexibleJobs:
-    """Accumulates what the controller did to the jobs, window by window."""
+    """Accumulator of the controller's effects on jobs, window by window."""
 
     def __init__(
         self,
@@ -85,21 +85,21 @@ class FlexibleJobs:
         self._in_time = [0, 0]
 
     def submit(self, jobs: JobTable) -> None:
-        """Take in the jobs submitted in a window."""
+        """Add the jobs submitted in a window."""
         due_ms = self._deadline_ms(jobs)
         self._n_due += int(
             np.count_nonzero((due_ms >= 0) & (due_ms <= self._horizon_ms))
         )
 
     def _deadline_ms(self, jobs: JobTable) -> Int64Array:
-        """Return when jobs are due [ms]; below 0 = never, or before the run."""
+        """Return deadlines of jobs [ms]; negative if none or before the run."""
         slack = self._slack[jobs.class_id]
         after = np.rint(np.where(np.isnan(slack), 0, 1 + slack) * jobs.duration_ms)
         by_slack = jobs.submit_ms + after.astype(np.int64)
         return np.where(np.isnan(slack), self._due_ms[jobs.class_id], by_slack)
 
     def add(self, schedule: Schedule, undisturbed: bool = False) -> None:
-        """Take in what started, ran or ended in a window, controlled or not."""
+        """Add the jobs of a window's schedule, controlled or not."""
         nth, jobs = int(undisturbed), schedule.jobs
         first = schedule.first & (jobs.submit_ms >= 0)
         waits = zip(
@@ -125,7 +125,7 @@ class FlexibleJobs:
         self._change_ms += int(changes_ms.sum())
 
     def _count(self, schedule: Schedule, runs: ExecutionIntervals) -> None:
-        """Sum node time by kind, and the work that is done a second time."""
+        """Add node time by kind of interval, and repeated work."""
         inside_ms = np.minimum(runs.end_ms, self._horizon_ms) - np.maximum(
             runs.start_ms, 0
         )
@@ -155,7 +155,7 @@ class FlexibleJobs:
     def _see_events(
         self, schedule: Schedule, runs: ExecutionIntervals, nth: int
     ) -> None:
-        """Add up the work that each job does in each event."""
+        """Add the work of each job during each event."""
         for event, works in zip(self._events, self._work, strict=True):
             rows = (runs.kind == RUN) & (runs.end_ms > event.held_ms)
             rows &= runs.start_ms < event.end_ms
@@ -180,7 +180,7 @@ class FlexibleJobs:
                 self._class[job] = class_id
 
     def _draw(self, schedule: Schedule, runs: ExecutionIntervals) -> None:
-        """Keep what the widest jobs do around each event, for a figure."""
+        """Retain the intervals of the largest jobs around each event, for a chart."""
         jobs = schedule.jobs
         for event, kept in zip(self._events, self._drawn, strict=True):
             begin_ms, until_ms = event.ramp_ms - BEFORE_MS, event.over_ms + AFTER_MS
@@ -207,7 +207,7 @@ class FlexibleJobs:
                     del kept[job]
 
     def drawn(self) -> list[list[dict[str, Any]]]:
-        """Return what each event's widest jobs did around it, the widest first."""
+        """Return the intervals of each event's largest jobs, the largest first."""
         result = []
         for event, kept in zip(self._events, self._drawn, strict=True):
             jobs = sorted(kept, key=lambda job: _width(kept, job), reverse=True)[
@@ -232,7 +232,7 @@ class FlexibleJobs:
         return result
 
     def performance(self) -> list[float | None]:
-        """Return the weighted performance of each event."""
+        """Return the weighted performance during each event."""
         result = []
         for own, twin in self._work:
             jobs = sorted(job for job, work_ms in twin.items() if work_ms > 0)
@@ -244,7 +244,7 @@ class FlexibleJobs:
         return result
 
     def block(self) -> dict[str, Any]:
-        """Return the `jobs` part of the `flexibility` block."""
+        """Return the `jobs` entry of the `flexibility` block."""
         node_h = self._node_ms / MS_PER_H
         changed = self._change_h
         # Of whole ms, so that windows of any length give the same.
@@ -262,10 +262,10 @@ class FlexibleJobs:
 
 
 def _width(kept: dict[int, list[list[int]]], job: int) -> tuple[int, int]:
-    """Return what orders jobs by width, of equal ones the first last."""
+    """Return the sort key of a job by node count; ties sort the first job last."""
     return max(span[3] for span in kept[job]), -job
 
 
 def _ended(schedule: Schedule) -> BoolArray:
-    """Return which jobs have ended, or are known to within the run."""
+    """Return a mask of jobs that have ended, or will end within the run."""
     return (schedule.end_ms != NEVER_MS) & (schedule.end_ms <= schedule.horizon_ms)

@@ -1,4 +1,4 @@
-"""Racks, rows and halls over a run.
+"""Power metrics of racks, rows and halls over a run.
 
 Extremes, percentiles, ratings, and coincidence by level.
 """
@@ -20,9 +20,9 @@ MIN, MAX, SUM, ABOVE = range(4)
 
 
 class LayoutMetrics:
-    """Accumulates the power of the parts of a level.
+    """Accumulator of the power of all racks, rows or halls of one level.
 
-    `rating_w` is that of each, if any [W].
+    `rating_w` is the rated power of each [W], or None.
     """
 
     def __init__(self, n_parts: int, rating_w: float | None, step_ms: int) -> None:
@@ -34,9 +34,9 @@ class LayoutMetrics:
         self._filling_w, self._n_filling = np.zeros(n_parts), 0
 
     def add(self, power_w: Float64Array, n_left_out: int = 0) -> None:
-        """Add intervals of all parts [W], shape (parts, B).
+        """Add intervals of power [W], shape (racks, rows or halls; B).
 
-        Those left out count in the mean.
+        The `n_left_out` omitted intervals count in the mean.
         """
         self._filling_w += power_w[:, :n_left_out].sum(axis=1)
         self._n_filling += min(n_left_out, power_w.shape[1])
@@ -49,7 +49,7 @@ class LayoutMetrics:
         self._n_values += power_w.shape[1]
 
     def columns(self) -> dict[str, Float64Array]:
-        """Return mean, least, 99th percentile, largest [W], and hours above each."""
+        """Return mean, minimum, P99, maximum [W], and hours above each rating."""
         low, high, total, above = self._found.T
         beyond = np.cumsum(self._counts, axis=1) > 0.99 * (self._n_values - 1)
         p99_w = np.clip((beyond.argmax(axis=1) + 0.5) * self._width_w, low, high)
@@ -62,7 +62,7 @@ class LayoutMetrics:
         )
 
     def block(self) -> dict[str, Any]:
-        """Return the level's part of the `layout` block."""
+        """Return the level's entry of the `layout` block."""
         of = self.columns()
         peaks_w, mean_w = of["max_w"].sum(), of["mean_w"].sum()
         above_h = of.get("above_rating_h")
@@ -86,7 +86,7 @@ def _count(
     width_w: Float64Array,
     found: Float64Array,
 ) -> None:
-    """Count values in bins of each part, doubled where a value lies beyond."""
+    """Count values in power bins; bin widths double if a value exceeds the last."""
     for k in range(power_w.shape[0]):
         for value in power_w[k]:
             while value >= width_w[k] * N_BINS:

@@ -1,6 +1,6 @@
 """Minimum, mean and maximum of power, nodes, occupancy and queue.
 
-Of all, and of job classes.
+Covers the facility and each job class.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _QUANTITIES = {"power": "_mw", "busy_nodes": "", "utilization": "", "queued_jobs
 
 
 class Aggregates:
-    """A sink of blocks, and with `classes` of the windows of jobs.
+    """Sink for blocks, and with `classes` also for windows of jobs.
 
-    Power, and occupancy of the pool's nodes, are means over intervals; busy nodes and
-    waiting jobs are those at their starts. A job that is put back into the queue does
-    not wait here.
+    Power and occupancy of the pool's nodes are means over intervals. Busy nodes and
+    queued jobs are counted at interval starts. A job that is requeued does not count as
+    queued here.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Aggregates:
         self._sum, self._weight = np.zeros(shape), np.zeros(shape)
 
     def take(self, window: JobWindow) -> None:
-        """Take in the jobs of a window."""
+        """Add the jobs of a window."""
         if not self._queues:
             return
         self._active.add(window.segments)
@@ -68,7 +68,7 @@ class Aggregates:
             queue.add(jobs.submit_ms[jobs.class_id == k], start_ms[of_started == k])
 
     def add(self, block: Block) -> None:
-        """Take in a block."""
+        """Add a block."""
         names = ("it_power_w", "busy_nodes", "utilization", "queued_jobs")
         result = np.array([[block.columns[name]] for name in names], dtype=np.float64)
         if self._queues:
@@ -82,14 +82,14 @@ class Aggregates:
         self._weight += weight.sum(axis=2)
 
     def _standing(self, block: Block) -> Float64Array:
-        """Return the standing nodes in each class's pool, shape (classes, B or 1)."""
+        """Return installed nodes of each class's pool, shape (classes, B or 1)."""
         if "standing_nodes" not in block.columns:
             return self._n_nodes
         names = (f"standing_nodes.{pool}".removesuffix(".") for pool in self._pools)
         return np.array([block.columns[name] for name in names])
 
     def _of_classes(self, block: Block) -> Float64Array:
-        """Return what `add` takes, of the classes, shape (quantities, classes, B)."""
+        """Return the quantities per class, shape (quantities, classes, B)."""
         rows, size = self._active.within(block.t0_ms, block.end_ms), len(self._queues)
         rows = replace(rows, pool_id=class_of_owner(rows.owner).astype(np.int16))
         energy_j = np.zeros((size, len(block)))
@@ -104,7 +104,7 @@ class Aggregates:
         return np.array([power_w, at_start / self._slots, mean / n_slots, queued])
 
     def block(self) -> dict[str, Any]:
-        """Return the `aggregates` block."""
+        """Return the `aggregates` block of the metrics."""
         means = self._sum / np.maximum(self._weight, np.finfo(float).tiny)
         result: dict[str, Any] = {name: {} for name in self._names}
         for q, (quantity, suffix) in enumerate(_QUANTITIES.items()):

@@ -1,8 +1,8 @@
-"""The `poi` and `billing` blocks.
+"""Metrics at the point of interconnection: the `poi` and `billing` blocks.
 
-Power that passes the point of interconnection, and the part of each stage (see
-docs/meter.md). Energies are of all intervals; what depends on extremes leaves out the
-time in which the facility fills up, as the grid's do.
+They cover the power at the point of interconnection and the contribution of each stage
+(see docs/meter.md). Energies include all intervals. Metrics of extremes exclude the
+warm-up, as the grid metrics do.
 
 See also: docs/models/metrics.md
 """
@@ -28,9 +28,10 @@ ACTIVE, REACTIVE = "poi_power_w", "poi_reactive_var"
 
 
 class PoiMetrics:
-    """Accumulates what passes the point of interconnection; block cuts change no value.
+    """Accumulator of power at the point of interconnection.
 
-    `columns` are the run's: those with a role add up to the power.
+    Results do not depend on how the run is cut into blocks. `columns` are the run's
+    columns; those with a role add up to the power.
     """
 
     def __init__(
@@ -64,9 +65,9 @@ class PoiMetrics:
         )
 
     def add(self, block: Block, transient_ms: int = 0) -> None:
-        """Add the next block behind all stages.
+        """Add the next block of power after all stages.
 
-        Until `transient_ms` it counts in sums alone.
+        Times before `transient_ms` count in the sums only.
         """
         names = [
             column.name for column in self._with_role if column.name in block.columns
@@ -134,9 +135,9 @@ class PoiMetrics:
         }
 
     def _energies(self, sums: MonthSums) -> dict[str, Any]:
-        """Return the energy by part and the ratios of it.
+        """Return the energy by component, and ratios of energies.
 
-        None where there is no ratio, and why.
+        A ratio without a value is None, with a reason.
         """
         quanta, step_ms = sums.quanta, self._clock.step_ms
         of_role, parts = Counter[Role | None](), Counter[str]()

@@ -1,4 +1,4 @@
-"""The sink that gives `metrics.json`, and its part that sees the load as the grid."""
+"""`RunMetrics`, the sink of `metrics.json`, and `GridMetrics`, its grid metrics."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _refusal(name: str) -> ErrorMaker:
 
 
 def _opened(added: RunMeasure, clock: WallClock) -> Measure:
-    """Open an added measure, which must have what one has."""
+    """Create an extension measure, and check its methods."""
     with named_errors("opening it", _refusal(added.name)):
         measure = added.open(clock)
         check_type(
@@ -70,7 +70,7 @@ def _opened(added: RunMeasure, clock: WallClock) -> Measure:
 
 
 def _result(name: str, measure: Measure) -> Mapping[str, Any]:
-    """Return the values of an added measure: all that it declared, nothing else."""
+    """Return the values of an extension measure, which must match its declaration."""
     refuse = _refusal(name)
     with named_errors("result", refuse):
         values = measure.result()
@@ -86,14 +86,15 @@ def _result(name: str, measure: Measure) -> Mapping[str, Any]:
 
 
 class GridMetrics:
-    """Accumulates the grid metrics of a power series.
+    """Accumulator of the grid metrics of a power series.
 
-    Results do not depend on how the series is cut into blocks; memory is bounded by the
-    block, the longest ramp (two hours of values) and what is kept per demand interval
-    and 10-minute window. `readings` are the provenance of the profiles that the run
-    used, which decides what is reported. The hysteresis of the rainflow count is 1 % of
-    the devices' rated power, 1 kW without one; `headroom_to_w` is the rated power where
-    the power is taken, the devices' by default.
+    Results do not depend on how the series is cut into blocks. Memory is bounded by the
+    block, the longest ramp (two hours of values), and the retained values per demand
+    interval and 10-minute window. `readings` are the provenance of the profiles that
+    the run used, which limits the reported metrics. The hysteresis of the rainflow
+    count is 1 % of the devices' rated power, or 1 kW without rated power.
+    `headroom_to_w` is the rated power at the point of power measurement, by default
+    that of the devices.
     """
 
     def __init__(
@@ -140,11 +141,11 @@ class GridMetrics:
         pools_w: Mapping[str, Float64Array] | None = None,
         transient_ms: int = 0,
     ) -> None:
-        """Add the next block of mean power [W], from `t0_ms` on, and that of each pool.
+        """Add the next block of mean power [W] from `t0_ms` on, also per pool.
 
-        What lies before `transient_ms`, when the run has filled up, counts in the mean
-        alone. Raises `ValueError` if the block does not follow on the last one, or
-        power is not finite.
+        Power before `transient_ms`, the end of the warm-up, counts in the mean only.
+        Raises `ValueError` if the block does not start at the end of the last block, or
+        if power is not finite.
         """
         if not power_w.size:
             return
@@ -164,9 +165,9 @@ class GridMetrics:
     def block(
         self, power_w: Distribution | None = None, energy_j: Mapping[str, float] = NONE
     ) -> dict[str, Any]:
-        """Return the `grid` block, with the series' duration curve [W].
+        """Return the `grid` block of the metrics, and the load duration curve [W].
 
-        `energy_j` is that of each profile [J], by its id.
+        `energy_j` is the energy of each profile [J] by its id.
 
         Raises `ValueError` if nothing was added.
         """
@@ -191,15 +192,15 @@ class GridMetrics:
         }
 
     def added(self) -> dict[str, Any]:
-        """Return the `measures` block, of `MEASURES`, as declared.
+        """Return the `measures` block of the extension measures.
 
-        None where there are none.
+        Returns None if there are none.
         """
         result = {name: _result(name, measure) for name, measure in self._added.items()}
         return {"measures": result} if result else {}
 
     def extremes(self) -> dict[Key, Extreme]:
-        """Return the worst events so far: the peak, ramps and swings."""
+        """Return the worst events so far: peak, ramps, changes and ranges."""
         peak = self._peaks.peak
         if peak is None:
             return {}
@@ -213,9 +214,9 @@ class GridMetrics:
 
     @property
     def spectrum(self) -> BandRms | None:
-        """The spectra of the 10-minute windows.
+        """Power spectra of the 10-minute windows.
 
-        None where the resolution holds none.
+        None if the resolution is too coarse for spectra.
         """
         return None if self._spectrum is None else self._spectrum.result()
 
@@ -232,7 +233,7 @@ class GridMetrics:
             )
 
     def _duration_curve(self, power_w: Distribution | None) -> dict[str, Any] | None:
-        """Return the power that is exceeded for shares of the time, falling."""
+        """Return the load duration curve: power by exceedance, decreasing."""
         if power_w is None:
             return None
         falling_w = power_w.percentiles(
@@ -246,13 +247,13 @@ class GridMetrics:
 
 
 class RunMetrics:
-    """Accumulates the metrics of a run over its blocks.
+    """Accumulator of all metrics of a run over its blocks.
 
-    The facility's power is `facility_power_w`, behind its stages, and `rated_w` the
-    rated power there [W]; the power of a pool is its devices'. `readings` are the
-    provenances of the profiles that the run may use, which decide what is reported; the
-    grid's extremes leave out `transient`. Its blocks are at the run's resolution;
-    `stages`, the stages' meters, are a sink of their own, of blocks at its step.
+    The facility's power is `facility_power_w`, after its stages, and `rated_w` the
+    rated power at the same point [W]. The power of a pool is that of its devices.
+    `readings` are the provenances of the profiles that the run may use, which limit the
+    reported metrics. The grid's extremes exclude `transient`. Blocks are at the run's
+    resolution, except that `stages`, the stages' meters, take blocks at the run's step.
     """
 
     def __init__(
@@ -300,7 +301,7 @@ class RunMetrics:
                 )
 
     def add(self, block: Block) -> None:
-        """Take in a block."""
+        """Add a block to all metrics."""
         columns = block.columns
         self._whole.add(
             columns[POWER], columns["utilization"], columns.get("standing_nodes")
@@ -321,7 +322,7 @@ class RunMetrics:
     def blocks(
         self, loads: Sequence[Load], energy_j: Mapping[str, float] = NONE
     ) -> dict[str, Any]:
-        """Return the metrics, with those of loads and profile energies [J], by id."""
+        """Return all metrics, with those of loads and profile energies [J] by id."""
         result = self._whole.blocks()
         taken = {*result, "grid", "measures", "pools", "poi"}
         result |= load_metrics(loads, None, taken)

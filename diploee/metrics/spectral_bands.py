@@ -1,11 +1,11 @@
-"""Frequency bands that the profiles support, and levels and lines of the load.
+"""Frequency bands supported by the profiles' meters, and spectral metrics of the load.
 
 The averaging window and the sampling interval of the readings
-(`diploee.profiles.meter_response`) set the band that is trusted, the band that is
-flagged, and the frequency above which nothing is claimed. A step over less than two
-windows or samples is a lower bound. The run's own interval means are one more average,
-and alias near their Nyquist frequency. Synthetic profiles have no meter: the run's step
-sets their band. Nothing here supports a claim on flicker, torsion or harmonics.
+(`diploee.profiles.meter_response`) set the trusted band, the flagged band, and the
+frequency above which nothing is reported. A step over less than two windows or samples
+is a lower bound. The run's own interval means are another average, and alias near their
+Nyquist frequency. Synthetic profiles have no meter, so that the run's step sets their
+band. No result here supports a claim on flicker, torsion or harmonics.
 
 See also: docs/models/metrics.md
 """
@@ -77,7 +77,7 @@ Status = Literal["supported", "flagged", "absent"]
 
 
 class Readings(NamedTuple):
-    """The part of a profile's provenance that limits what can be said."""
+    """Meter properties of a profile, which limit the supported bands."""
 
     reach: ResolvableRange
     why: str  # what limits them
@@ -89,11 +89,11 @@ class Readings(NamedTuple):
 
     @property
     def named(self) -> str:
-        """Cause of the limit, with the profiles."""
+        """Label of the limiting meter property, with the profiles."""
         return f"{self.why} ({_listed(self.names)})" if self.names else self.why
 
     def entry(self, energy_j: Mapping[str, float]) -> dict[str, Any]:
-        """Return what the profiles show, and their share of all energy, by name."""
+        """Return the meter properties by name, with the profiles' energy fraction."""
         share, result = None, {"name": self.why, "note": _listed(self.names)}
         if whole_j := sum(energy_j.values()):
             # Energies are summed window by window: no more digits than all windows have
@@ -112,7 +112,7 @@ class Readings(NamedTuple):
 
     @classmethod
     def of(cls, origin: Provenance | Mapping[str, Any], name: str = "") -> Readings:
-        """Return what limits a profile, by its provenance, or that in a manifest."""
+        """Return the meter properties of a profile, from provenance or manifest."""
         has = origin if isinstance(origin, Mapping) else vars(origin)
         most_hz, names = has["bandwidth_hz"], (name,) if name else ()
         if most_hz is None:
@@ -175,7 +175,7 @@ _NO_HZ = 1e-9  # in place of 0, by which nothing is divided
 
 @dataclass(frozen=True)
 class Support:
-    """Reach of a series: the frequencies and steps that it can show."""
+    """Supported frequencies and steps of a power series."""
 
     trusted_hz: float  # up to which levels of bands are trusted
     # Up to which they are given, with a flag; nothing is claimed above
@@ -192,7 +192,7 @@ class Support:
     readings: tuple[Readings, ...] = ()
 
     def at_resolution(self, step_ms: int) -> Support:
-        """Return what is left in a series of interval means."""
+        """Return the support of a series of interval means."""
         step_s = step_ms / MS_PER_S
         return replace(
             self,
@@ -202,7 +202,7 @@ class Support:
         )
 
     def band(self, high_hz: float) -> tuple[Status, str]:
-        """Return how far a band up to `high_hz` is supported, and why not further."""
+        """Return the supported limit of a band up to `high_hz`, and its reason."""
         if self.is_interpolated(1 / high_hz) and high_hz <= self.flagged_hz * (
             1 + _ROUNDING
         ):
@@ -221,9 +221,9 @@ class Support:
         return "absent", f"the run's resolution of {self.step_s:g} s does not hold it"
 
     def gain(self, frequency_hz: float) -> float:
-        """Return the amplitude gain of both averages at a frequency.
+        """Return the amplitude gain of both averages at a frequency [Hz].
 
-        Values are not corrected.
+        Reported values are not corrected for it.
         """
         windows = (self.averaging_window_s, self.step_s)
         return float(
@@ -231,18 +231,18 @@ class Support:
         )
 
     def is_lower_bound(self, window_s: float) -> bool:
-        """Say whether a step over a window is a lower bound, smeared by readings."""
+        """Return True if a step over a window is smoothed by the readings."""
         return window_s < self.min_step_s * (1 - _ROUNDING) or self.is_interpolated(
             window_s
         )
 
     def is_interpolated(self, window_s: float) -> bool:
-        """Say whether a source is interpolated where a step would be seen."""
+        """Return True if a source is interpolated over a step's window."""
         return window_s < 2 * self.interpolated_s * (1 - _ROUNDING)
 
     @property
     def interpolation(self) -> str:
-        """Reason in words why less than all is seen where a source is interpolated."""
+        """Text of the reason that interpolated sources limit the support."""
         return (
             "clouds are not seen within the weather's records of "
             f"{self.interpolated_s:g} s"
@@ -250,9 +250,9 @@ class Support:
 
     @property
     def folded(self) -> str:
-        """Reason in words why folding leaves nothing of any band.
+        """Text of the reason that aliasing leaves no supported band.
 
-        Empty where it does not.
+        Empty if there is a supported band.
         """
         if self.readings_hz:
             return ""
@@ -260,12 +260,12 @@ class Support:
 
     @property
     def smears(self) -> str:
-        """Reason in words why steps are lower bounds."""
+        """Text of the reason that steps are lower bounds."""
         most = max(self.readings, key=lambda of: of.reach.min_step_s)
         return f"{most.named} smear steps under {self.min_step_s:g} s"
 
     def scope(self, high_hz: float, seen_hz: float) -> str:
-        """Return on what detail a band to `high_hz` is seen to `seen_hz`, if partly."""
+        """Return the note on a band to `high_hz` supported only to `seen_hz`."""
         if self.is_interpolated(1 / high_hz):
             return f"a lower bound: {self.interpolation}"
         if high_hz <= self.readings_hz * (1 + _ROUNDING):
@@ -278,7 +278,7 @@ class Support:
         return f"{words}; {self.readings[0].named} decide"
 
     def block(self, energy_j: Mapping[str, float] = NONE) -> dict[str, Any]:
-        """Return the `bandwidth` block, with the energy of each profile, by name."""
+        """Return the `bandwidth` block, with the energy of each profile by name."""
         others = set(energy_j).difference(*(of.names for of in self.readings))
         rest = Readings(
             resolvable_range(0.0, 0.0), "constant power", names=tuple(sorted(others))
@@ -298,7 +298,7 @@ class Support:
 
 
 def recorded_readings(manifest: dict[str, Any]) -> list[Readings]:
-    """Return what limits the profiles and samples of a run, from its manifest."""
+    """Return the meter properties of a run's profiles, from its manifest."""
     origins = {
         name: entry["provenance"]
         for name, entry in manifest.get("profiles", {}).items()
@@ -311,12 +311,13 @@ def recorded_readings(manifest: dict[str, Any]) -> list[Readings]:
 def profile_support(
     readings: Iterable[Readings | Provenance], interpolated_s: float = 0.0
 ) -> Support:
-    """Return what a set of profiles supports together: the weakest of them decides.
+    """Return the joint support of several profiles: the weakest profile limits it.
 
-    `interpolated_s` is the time within which a source is interpolated.
+    `interpolated_s` is the time step within which a source is interpolated.
 
-    The published ones' limits hold if there is none: for a 1 s averaging window trusted
-    up to 0.25 Hz, flagged up to 0.44 Hz, steps under 2 s are lower bounds.
+    Without readings the limits of the published profiles apply: for a 1 s averaging
+    window trusted up to 0.25 Hz and flagged up to 0.44 Hz, and steps under 2 s are
+    lower bounds.
     """
     alike: dict[tuple[ResolvableRange, str], Readings] = {}
     for each in readings:
@@ -343,7 +344,7 @@ def profile_support(
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Return the first of some names, and the number of the others."""
+    """Return the text of the first few names and the number of the others."""
     others = f" and {plural(len(names) - 1, 'other')}" if len(names) > 1 else ""
     return f"'{names[0]}'{others}" if names else ""
 
@@ -362,7 +363,7 @@ BAND = "rms in {}"
 
 
 def why_no_spectrum(step_ms: int) -> str:
-    """Return why there is no spectrum at a resolution, or an empty string."""
+    """Return the reason that a resolution has no spectrum, or an empty string."""
     if STRIDE_MS % step_ms:
         return (
             f"the run's resolution of {step_ms / MS_PER_S:g} s does not divide 5 "
@@ -374,9 +375,9 @@ def why_no_spectrum(step_ms: int) -> str:
 def spectrum_block(
     found: BandRms | None, clock: WallClock, support: Support, reason: str
 ) -> dict[str, Any]:
-    """Return the `spectrum` block.
+    """Return the `spectrum` block of the metrics.
 
-    Bands that are not supported are absent with the reason.
+    Unsupported bands are listed as absent with the reason.
     """
     resolution = {"resolution_s": clock.step_s}
     if found is None:
@@ -451,12 +452,12 @@ def _bands(found: BandRms, clock: WallClock, support: Support) -> list[dict[str,
 
 
 def reported_bands(support: Support) -> tuple[tuple[float, float], ...]:
-    """Return the bands that are supported, flagged ones included."""
+    """Return the reported bands, flagged bands included."""
     return tuple(band for band in BANDS_HZ if support.band(band[1])[0] != "absent")
 
 
 def _absent_bands(support: Support, reason: str = "") -> list[dict[str, Any]]:
-    """Return the bands not reported, each with the reason (or a common one)."""
+    """Return the unreported bands, each with its own or a common reason."""
     return [
         {"low_hz": low, "high_hz": high, "reason": reason or support.band(high)[1]}
         for low, high in BANDS_HZ

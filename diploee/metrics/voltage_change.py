@@ -1,4 +1,4 @@
-"""Rapid voltage changes of a run at 0.1 s, if short-circuit power is known.
+"""Rapid voltage changes of a run at 0.1 s, from the grid's short-circuit power.
 
 See also: docs/models/metrics.md
 """
@@ -16,7 +16,7 @@ from diploee.schedule.schedule import Transient
 
 
 class StepVoltage:
-    """A sink of the blocks at a run's step of 0.1 s."""
+    """Sink for power blocks at a run's step of 0.1 s."""
 
     def __init__(
         self, grid: ShortCircuit, clock: RunClock, transient: Transient
@@ -26,7 +26,7 @@ class StepVoltage:
         self._series = MeasureRunner(clock.step_ms, [self._changes])
 
     def add(self, block: Block) -> None:
-        """Take in a block at the step."""
+        """Add a block at the run's step."""
         reactive = block.columns.get(REACTIVE)
         self._has_reactive = reactive is not None
         self._series.add(
@@ -37,7 +37,7 @@ class StepVoltage:
         )
 
     def block(self) -> dict[str, Any]:
-        """Return the `grid.voltage_change` block."""
+        """Return the `grid.voltage_change` block of the metrics."""
         result = self._changes.result()
         result["largest_percent_time"] = self._clock.iso(self._changes.largest.at_ms)
         return result | {"lower_bound": not self._has_reactive}
@@ -46,7 +46,7 @@ class StepVoltage:
 def voltage_of(
     grid: ShortCircuit | None, clock: RunClock, transient: Transient
 ) -> StepVoltage | None:
-    """Return the sink where the grid is known and the step is that of the profiles."""
+    """Return the sink if the grid is known and the run's step is 0.1 s, else None."""
     if grid is None or clock.step_ms != PROFILE_STEP_MS:
         return None
     return StepVoltage(grid, clock, transient)

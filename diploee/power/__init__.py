@@ -1,4 +1,4 @@
-"""Power: loads lower to segments, segments sum to power blocks with exact energy."""
+"""Device power of a run: sums of load segments over time, with exact energy."""
 
 import lazy_loader
 

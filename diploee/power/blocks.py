@@ -1,10 +1,10 @@
-"""`Segments -> PowerBlock`.
+"""Power of a run's devices, `Segments -> PowerBlock`, block by block in bounded memory.
 
-The device power of a run, block by block, in bounded memory. `PowerModel` adds up what
-overlaps a part of a block, on its own, as soon as those segments are known;
-`power_stream` cuts a run into parts and joins them to blocks, on a grid that the
-profiles and the interval set. An interval's value is the same whatever part it is
-computed in, so that windows, threads and workers change no bit of it.
+`PowerModel` sums the segments that overlap a part of a block, independently of all
+other parts, as soon as those segments are known. `power_stream` cuts a run into parts
+and joins them to blocks, on a time grid set by the profiles and the interval. An
+interval's value does not depend on its part, so that windows, threads and workers
+change no bit.
 """
 
 from __future__ import annotations
@@ -164,9 +164,9 @@ class PowerBlock(Brief):
     def utilization(
         self, facility: Facility, pool_id: int | None = None
     ) -> Float64Array:
-        """Return busy nodes over those that stand (Eq. 1), of a pool or all.
+        """Return busy nodes over installed nodes (Eq. 1), of a pool or of all.
 
-        0 where none does.
+        0 while no nodes are installed.
         """
         which = slice(None) if pool_id is None else slice(pool_id, pool_id + 1)
         busy: Float64Array = self.mean_busy_nodes[which].sum(axis=0)
@@ -184,7 +184,7 @@ class PowerBlock(Brief):
 
 
 def joined(parts: Sequence[PowerBlock]) -> PowerBlock:
-    """Return adjoining blocks as one."""
+    """Join adjacent blocks to one block."""
     if len(parts) == 1:
         return parts[0]
     arrays: dict[str, Any] = {
@@ -201,7 +201,7 @@ def joined(parts: Sequence[PowerBlock]) -> PowerBlock:
 class PowerModel:
     """Data that every block of a run needs besides its segments.
 
-    It may be sent to a worker.
+    It may be pickled and sent to a worker.
     """
 
     facility: Facility  # pools and the idle power of their nodes
@@ -220,7 +220,7 @@ class PowerModel:
     def fft_lengths(self) -> tuple[int, int] | None:
         """History and length of the transforms [intervals].
 
-        None where all is added directly.
+        None if all segments are added directly.
         """
         return (
             fft_lengths(self.spectral_ids, self.library) if self.spectral_ids else None
@@ -230,7 +230,7 @@ class PowerModel:
     def spectral_ids(self) -> list[int]:
         """Profiles whose whole jobs may be added as spectra.
 
-        The longest, as many as fit.
+        The longest profiles, as many as fit in memory.
         """
         entries = self.library.entries
         sampled = [
@@ -242,7 +242,7 @@ class PowerModel:
         return sampled[: self._max_spectra(sampled)]
 
     def _max_spectra(self, profile_ids: Sequence[int]) -> int:
-        """Return the number of transforms that fit the memory."""
+        """Return the number of transforms that fit in memory."""
         bytes_of_one = spectra_bytes(1, fft_lengths(profile_ids, self.library)[1])
         # Held in single precision
         bytes_of_one += 0 if self.ac is None else bytes_of_one // 2
@@ -257,7 +257,7 @@ class PowerModel:
 
     @property
     def block_intervals(self) -> int:
-        """Intervals of a block; the same however the run is cut into windows."""
+        """Number of intervals per block, independent of the run's windows."""
         if self.fft_lengths is None:
             return BLOCK_INTERVALS
         history, length = self.fft_lengths
@@ -265,14 +265,14 @@ class PowerModel:
 
     @cached_property
     def tables(self) -> EnergyTables:
-        """Energies of the profiles."""
+        """Energy tables of the profiles."""
         used = set(self.profile_ids)
         if self.ac is not None:
             used |= set(np.unique(self.ac.ac_profile_id[:, list(used)]).tolist())
         return EnergyTables.build(self.library, used, self.dt_ms)
 
     def at(self, dt_ms: int) -> PowerModel:
-        """Return the model for another interval, itself for its own."""
+        """Return the model for another interval, or itself for its own interval."""
         return self if dt_ms == self.dt_ms else replace(self, dt_ms=dt_ms)
 
     @cached_property
@@ -281,7 +281,7 @@ class PowerModel:
 
     @cached_property
     def _pool_columns(self) -> tuple[Int64Array, Float64Array, Float64Array]:
-        """Nodes, and their idle power at devices and AC input [W], each (K, 1)."""
+        """Nodes, and idle power at devices and AC input [W], each (K, 1)."""
         pools = self.facility.pools
         n_nodes = np.array([[pool.n_nodes] for pool in pools.values()])
         nodes = [self.facility.node_type_of(name) for name in pools]
@@ -293,9 +293,9 @@ class PowerModel:
         )
 
     def standing_nodes(self, t0_ms: int, dt_ms: int, n_steps: int) -> Float64Array:
-        """Return the nodes of each pool that stand, means over intervals.
+        """Return the installed nodes of each pool, means over intervals.
 
-        Shape (K, B), or (K, 1) where all stand all the time.
+        Shape (K, B), or (K, 1) if the number is constant.
         """
         n_nodes = self._pool_columns[0]
         if self.absent is None:
@@ -306,14 +306,14 @@ class PowerModel:
         )
 
     def _slices_of(self, segments: Segments) -> Int64Array:
-        """Return the kind of slice that each segment is as a spectrum, or -1."""
+        """Return the slice kind of each segment added as a spectrum, else -1."""
         kind = self.slices.played_by(segments, self.horizon_ms)
         if self.ac is not None:  # a flat profile's AC power is in the weight
             kind[self.ac.flat[segments.profile_id]] = -1
         return kind
 
     def _readings(self, segments: Segments) -> list[Segments]:
-        """Return what is added: devices' power and, where modelled, AC power."""
+        """Return the added quantities: device power and, if modelled, AC power."""
         return [segments] if self.ac is None else [segments, self.ac.reading(segments)]
 
     def _add_directly(
@@ -323,7 +323,7 @@ class PowerModel:
             add_directly(added, self.tables, t0_ms, energy_j)
 
     def with_more(self, power: PowerBlock, segments: Segments, sign: int) -> PowerBlock:
-        """Return a block with what segments alone draw, or without it (-1)."""
+        """Return a block with the power of more segments added or subtracted."""
         shape, per_j = power.it_power_w.shape, sign * MS_PER_S / self.dt_ms
         readings_j = [np.zeros(shape) for _ in self._readings(Segments.empty())]
         self._add_directly(segments, power.t0_ms, readings_j)
@@ -334,9 +334,9 @@ class PowerModel:
         return replace(power, it_power_w=it_power_w, it_ac_power_w=ac_w)
 
     def prepare(self, segments: Segments, t0_ms: int, n_steps: int) -> bool:
-        """Decide whether a block adds slices as spectra, and compute missing ones.
+        """Decide whether a block adds slices as spectra, and compute their transforms.
 
-        The choice depends on the block's own segments alone, so that it is the same in
+        The choice depends on the block's own segments only, so that it is the same in
         every run.
         """
         _ = self.tables
@@ -369,8 +369,8 @@ class PowerModel:
     ) -> PowerBlock:
         """Return the block of `n_steps` intervals from `t0_ms` on.
 
-        `segments` are all that overlap it, in the order of their starts; `spectral` is
-        what `prepare` decided.
+        `segments` are all segments that overlap it, sorted by start; `spectral` is the
+        result of `prepare`.
         """
         n_nodes, *idle_node_w = self._pool_columns
         readings = [
@@ -461,13 +461,12 @@ def power_stream(
     n_threads: int | None = None,
     block_intervals: int | None = None,
 ) -> Iterator[PowerBlock]:
-    """Sum segments and idle nodes into device power as they come, block by block.
+    """Sum segments and idle nodes to device power, block by block.
 
-    The time of the last window is the end of the run; `span_ms` is another start and
-    end, multiples of the interval. Parts are computed by `n_threads` at the same time,
-    while the next window is made: as many as there are cores by default, at most four;
-    with 0 in turn, on one core. `block_intervals` are those of a block where no
-    transform sets them.
+    The time of the last window is the end of the run; `span_ms` sets another start and
+    end, multiples of the interval. Parts are computed by `n_threads` in parallel, while
+    the next window is generated: by default one thread per core, at most four; with 0
+    in turn, on one core. `block_intervals` is the block length if no transform sets it.
     """
     sums = PowerSums(model, span_ms, block_intervals)
     n_workers = default_threads() if n_threads is None else max(n_threads, 1)
@@ -484,7 +483,7 @@ def power_stream(
 
 
 class PowerSums:
-    """Cuts a run into independent parts, and joins them to blocks."""
+    """Splitter of a run into independent parts, and joiner of parts to blocks."""
 
     def __init__(
         self,
@@ -505,7 +504,7 @@ class PowerSums:
         self._held: list[PowerBlock] = []
 
     def parts(self, window: Window, n_workers: int) -> Iterator[Part]:
-        """Yield the arguments of `PowerModel.block` by the parts of a window."""
+        """Yield the arguments of `PowerModel.block` for each part of a window."""
         segments, until_ms = window
         self._active.add(segments)
         model = self._model
@@ -529,7 +528,7 @@ class PowerSums:
         self._active.drop_before(self._cut_ms)
 
     def put(self, part: PowerBlock) -> PowerBlock | None:
-        """Take in the next part; returns the block that it completes."""
+        """Add the next part, and return the block that it completes."""
         self._held.append(part)
         if part.end_ms < self._block_end(self._held[0].t0_ms):
             return None
@@ -543,13 +542,13 @@ class PowerSums:
         return [block for block in map(self.put, done) if block is not None]
 
     def _block_end(self, time_ms: int) -> int:
-        """Return the end of the block that holds a time [ms]."""
+        """Return the end of the block that contains a time [ms]."""
         number = (time_ms - self._begin_ms) // self._block_ms
         return min(self._begin_ms + (number + 1) * self._block_ms, self._end_ms)
 
 
 def default_threads() -> int:
-    """Return how many parts are computed at the same time where nobody says."""
+    """Return the default number of parts computed in parallel."""
     return min(MAX_THREADS, os.cpu_count() or 1)
 
 
@@ -560,9 +559,9 @@ MIN_SHARE = 1 << 10
 def _shares(
     begin_ms: int, end_ms: int, dt_ms: int, n_parts: int
 ) -> Iterator[tuple[int, int]]:
-    """Cut a span into parts for the workers.
+    """Cut a time span into parts for the workers.
 
-    Yields start [ms] and number of intervals of each.
+    Yields the start [ms] and the number of intervals of each part.
     """
     n_steps = (end_ms - begin_ms) // dt_ms
     size = n_steps if n_parts == 1 else max(-(-n_steps // n_parts), MIN_SHARE)
@@ -573,7 +572,7 @@ def _shares(
 def _in_order(
     submitted: Iterator[Future[PowerBlock]], n_ahead: int
 ) -> Iterator[PowerBlock]:
-    """Yield results in order, with `n` under way beyond the one that is waited for."""
+    """Yield results in order, with `n_ahead` more computations in progress."""
     waiting: deque[Future[PowerBlock]] = deque()
     try:
         for future in submitted:

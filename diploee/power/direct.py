@@ -1,13 +1,12 @@
-"""Adding segments to intervals directly, with exact energy.
+"""Direct summation of segments over intervals, with exact energy.
 
 The energy of a segment in an interval is the difference of its profile's cumulative
 energy at the interval's edges. Cumulative energy is linear between the profile's
-samples, so for a start between two samples it is the mean of the two neighbouring
-sample phases, weighted by distance. For every profile the differences are therefore
-tabled once, one row per sample phase within an interval, and the whole intervals of a
+samples, so that for a start between two samples it is the mean of the two adjacent
+sample phases, weighted by distance. The differences are therefore tabulated once per
+profile, one row per sample phase within an interval, and the whole intervals of a
 segment are a weighted sum of two contiguous rows. At the profile's own step there are
-two phases, whose rows are the differences of the cumulative energy itself: none is
-tabled.
+two phases, and the differences of the cumulative energy are used without a table.
 """
 
 from __future__ import annotations
@@ -45,10 +44,9 @@ class EnergyTables(NamedTuple):
     def build(
         cls, library: ProfileLibrary, profile_ids: Iterable[int], step_ms: int
     ) -> EnergyTables:
-        """Build the tables of profiles given by library index.
+        """Build the energy tables of profiles given by library index.
 
-        Each profile is read in its turn and written to its place, so that no two are
-        held.
+        Profiles are read one by one, so that no two are in memory at once.
         """
         used = sorted(profile_ids)
         n_profiles = used[-1] + 1 if used else 0
@@ -91,7 +89,7 @@ class EnergyTables(NamedTuple):
         )
 
     def has_grids_of(self, library: ProfileLibrary, step_ms: int) -> bool:
-        """Return whether tables of another interval have the same points."""
+        """Return True if tables of another interval have the same points."""
         used = np.flatnonzero(np.diff(self.cumulative_at))
         return all(
             gcd(step_ms, library.entries[k].dt_ms) == self.grid_ms[k]
@@ -132,7 +130,7 @@ def _fill_rows(cumulative_j: Float64Array, rows_j: Float64Array) -> None:
 def _energy_until(
     time_ms: int, cumulative_j: Float64Array, first: int, last: int, grid_ms: int
 ) -> float:
-    """Energy of a profile from its start to a local time [J]."""
+    """Return the energy of a profile from its start to a local time [J]."""
     if time_ms <= 0:
         return 0.0
     point = time_ms // grid_ms
@@ -254,7 +252,7 @@ def energies_within(
 def steady_energies_within(
     segments: Segments, tables: EnergyTables, begin_ms: int, end_ms: int
 ) -> Float64Array:
-    """Return what it were at the mean power of each segment's whole profile [J]."""
+    """Return each segment's energy at its profile's mean power [J]."""
     index = segments.profile_id
     first, last = tables.cumulative_at[index], tables.cumulative_at[index + 1] - 1
     whole_j = tables.cumulative_j[last] - tables.cumulative_j[first]
@@ -270,7 +268,7 @@ NS_PER_ADDITION = 1.4
 
 
 def direct_cost_s(segments: Segments, t0_ms: int, t1_ms: int, step_ms: int) -> float:
-    """Estimate the time to add segments to the intervals of a span on one core [s]."""
+    """Estimate the time to add segments directly on one core [s]."""
     covered_ms = np.minimum(segments.end_ms, t1_ms) - np.maximum(
         segments.start_ms, t0_ms
     )
@@ -291,6 +289,6 @@ def _add(
     energy_j: Float64Array,
     row: Int64Array,
 ) -> None:
-    """Add the energy of segments to intervals, each to a row."""
+    """Add the energy of each segment to a row of intervals."""
     names = ("start_ms", "end_ms", "profile_id", "offset_ms", "weight")
     _add_segments(t0_ms, tables, energy_j, row, *segments.columns(*names))

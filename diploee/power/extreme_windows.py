@@ -1,10 +1,10 @@
-"""Event windows: the worst moments of a run, computed alone at 0.1 s.
+"""Event windows: a run's extremes, computed again at 0.1 s.
 
-The candidates come from the exact 1 s means of the whole run: the highest one, and the
+Candidates come from the exact 1 s means of the whole run: the highest mean, and the
 largest rise and drop between two adjacent means of 1 s, 10 s and 1 min, at every
-second. While the run passes, the segments around each candidate are kept, and the state
-of the facility's stages at the hour before; only these windows are then computed at the
-profiles' own step.
+second. While the run passes, the segments around each candidate are retained, and the
+state of the facility's stages at the preceding hour. Only these windows are then
+computed at the profiles' own step.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _LONGEST = 2 * max(STEPS_S)
 
 @dataclass(frozen=True)
 class EventWindow(Brief):
-    """A window around an extreme of the run."""
+    """Time window around an extreme of the run."""
 
     # ``peak``, or ``rise`` or ``drop`` with the length of the means: ``rise_10s``
     name: str
@@ -70,7 +70,7 @@ class EventWindow(Brief):
 
     @property
     def compared_ms(self) -> tuple[tuple[int, int] | None, tuple[int, int]]:
-        """The two spans whose means were compared [ms]; of the peak only the second."""
+        """Both intervals of the compared means [ms]; for a peak only the second."""
         if self.name == "peak":
             return None, (self.at_ms, self.at_ms + SEARCH_STEP_MS)
         length_ms = int(self.name.partition("_")[2].removesuffix("s")) * MS_PER_S
@@ -82,7 +82,7 @@ class EventWindow(Brief):
 
 @dataclass(eq=False)
 class _Candidate:
-    """The largest extreme of its name so far, and what its window needs."""
+    """Largest extreme of its name so far, and the data of its window."""
 
     event: EventWindow
     from_ms: int
@@ -90,7 +90,7 @@ class _Candidate:
     segments: list[Segments] = field(default_factory=list)
 
     def keep(self, segments: Segments) -> None:
-        """Keep those segments that overlap the window."""
+        """Retain the segments that overlap the window."""
         inside = (segments.start_ms < self.event.end_ms) & (
             segments.end_ms > self.from_ms
         )
@@ -99,10 +99,9 @@ class _Candidate:
 
 
 class EventWindowSearch:
-    """Finds the worst windows while a run passes.
+    """Search for the worst windows while a run passes.
 
-    Extremes of the power behind the stages. In the time in which the facility fills up,
-    `transient`, none is looked for.
+    Extremes are those of the power after the stages, outside the warm-up, `transient`.
     """
 
     def __init__(
@@ -116,9 +115,9 @@ class EventWindowSearch:
         self._states: list[tuple[int, tuple[Any, ...]]] = [(0, stages.start())]
 
     def watch(self, windows: Iterable[Window]) -> Iterator[Window]:
-        """Pass the windows of a run on, searching each.
+        """Yield the windows of a run, after searching each for extremes.
 
-        A last part of a second is not searched.
+        An incomplete last second is not searched.
         """
         model = replace(self._model, dt_ms=SEARCH_STEP_MS, method="direct")
         end_ms = model.horizon_ms // SEARCH_STEP_MS * SEARCH_STEP_MS
@@ -134,9 +133,9 @@ class EventWindowSearch:
                 yield segments, until_ms
 
     def event_windows(self) -> Iterator[tuple[EventWindow, Segments, Iterator[Block]]]:
-        """Yield each window with what is played and its 0.1 s blocks, the peak first.
+        """Yield each window with its segments and 0.1 s blocks, the peak first.
 
-        A rise or drop that never happens is left out.
+        Rises or drops that never happen are omitted.
         """
         for name in NAMES:
             if name in self._found:
@@ -157,7 +156,7 @@ class EventWindowSearch:
                 yield block.part(begin_ms, block.end_ms)
 
     def _search(self, power: PowerBlock) -> None:
-        """Take a day through the stages, hour by hour, and look for extremes in it."""
+        """Pass a day through the stages hour by hour, and search for extremes."""
         day = device_block(power, self._model.facility)
         self._states = self._states[-2:]  # a window may begin in the hour before
         passed = []
@@ -193,7 +192,7 @@ class EventWindowSearch:
 
 
 def _extremes(power_w: Float64Array) -> Iterator[tuple[str, int, float]]:
-    """Yield the name, place and value of each extreme of a row of 1 s means."""
+    """Yield the name, index and value of each extreme of a series of 1 s means."""
     if power_w.size:
         peak = int(power_w.argmax())
         yield "peak", peak, float(power_w[peak])

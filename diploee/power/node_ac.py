@@ -1,13 +1,13 @@
-"""The nodes' power at their AC input: a second reading of the same segments.
+"""AC input power of nodes, computed from the same segments as device power.
 
-A node's AC power depends on its devices' power alone, without memory, so that every
-profile is taken through it once and the sum over jobs stays a sum: each profile has an
-AC profile for every kind of node that it plays on, and a segment adds that one where
-the devices' power adds the profile. With f the AC power of a node and b its
-`busy_power_factor`, that of a profile P over n nodes is ``n f(b P / n) / b``, as the
-weight of a segment holds b already. ASSUMPTION: the nodes of a job draw alike, since a
-profile is their sum, and jobs on parts of nodes have these parts of what a node draws
-[J]; between two measured rates of a service, AC power is scaled like the devices'
+A node's AC power is a memoryless function of its devices' power, so that each profile
+is converted once and the sum over jobs stays a sum: each profile has an AC profile per
+kind of node that plays it, and a segment adds the AC profile to AC power as it adds the
+profile to device power. With f the AC power of a node and b its `busy_power_factor`,
+the AC power of a profile P over n nodes is ``n f(b P / n) / b``, because the weight of
+a segment already contains b. ASSUMPTION: all nodes of a job draw the same power, since
+a profile is their sum, and jobs on fractions of nodes draw the same fractions of a
+node's power [J]. Between two measured rates of a service, AC power scales like device
 power.
 """
 
@@ -31,10 +31,10 @@ from diploee.scenario.pools import NodeType
 def ac_profile_w(
     power_w: Float64Array, node: NodeType, boundary: str, n_nodes: int = 1
 ) -> Float64Array:
-    """Return the power of a profile's nodes at AC input, per segment weight [W].
+    """Return the AC input power of a profile's nodes, per segment weight [W].
 
-    A weight holds b once for both readings, and f is not linear: it comes off again
-    here alone.
+    A weight contains b for both device and AC power, but f is not linear, so that b is
+    divided out here.
     """
     factor = node.busy_power_factor
     of_node_w = power_w * (factor / n_nodes)
@@ -46,7 +46,7 @@ def ac_profile_w(
 
 @dataclass(frozen=True, eq=False)
 class _AcProfile(DerivedProfile):
-    """A profile as a kind of node draws it at its AC input."""
+    """Profile of the AC input power of one kind of node."""
 
     node: NodeType  # the nodes that it runs on
 
@@ -61,7 +61,7 @@ class _AcProfile(DerivedProfile):
 
 @dataclass(frozen=True, eq=False)
 class NodeAc:
-    """Which AC profile each profile has in each pool."""
+    """Table of the AC profile of each profile in each pool."""
 
     nodes: tuple[NodeType, ...]  # kind of the nodes of each pool
     slots: Int64Array  # slots of a node of each pool, `Facility.slots_per_node`
@@ -70,7 +70,7 @@ class NodeAc:
     flat: BoolArray
 
     def reading(self, segments: Segments) -> Segments:
-        """Return segments that add AC power where the given ones add devices'."""
+        """Return segments of AC power for segments of device power."""
         profile_id = self.ac_profile_id[segments.pool_id, segments.profile_id]
         weight = segments.weight
         rows = np.flatnonzero(self.flat[segments.profile_id])
@@ -94,9 +94,9 @@ def with_ac_profiles(
     used: Iterable[int],
     of_serving: Mapping[int, PowerProfile],
 ) -> tuple[ProfileLibrary, NodeAc]:
-    """Give the profiles that a run plays, `used`, their AC profiles, behind the others.
+    """Append AC profiles for the profiles that a run plays, `used`.
 
-    Those `of_serving` are made with the profiles, which are sums over nodes.
+    Those in `of_serving` are created with the profiles, which are sums over nodes.
     """
     pools: Sequence[str] = list(facility.pools)
     entries, added = library.entries, list[Entry]()

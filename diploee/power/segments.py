@@ -1,4 +1,4 @@
-"""`Segments`: the table that every load lowers to, and the nodes it occupies."""
+"""`Segments`: the common power representation of all loads, and their nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from diploee.scenario.models import Facility, Scenario
 
 @dataclass(frozen=True, eq=False)
 class Segments(Table):
-    """Add `weight` times a profile from `offset_ms` on, over a span of time."""
+    """Table of power segments: `weight` times a profile from `offset_ms` on."""
 
     # Span of the segment [ms], start before end
     start_ms: Int64Array = column("int64")
@@ -45,28 +45,28 @@ _CLASS_BITS = 16
 
 
 def owner_of_jobs(job_id: Int64Array, class_id: Int16Array) -> Int64Array:
-    """Return the owner of the segments of jobs.
+    """Return the owner numbers of jobs' segments.
 
-    In the order of the jobs, with their class.
+    They encode job number and class, and sort like the jobs.
     """
     owner: Int64Array = job_id << _CLASS_BITS | class_id
     return owner
 
 
 def job_of_owner(owner: Int64Array) -> Int64Array:
-    """Return the number of the job that segments belong to."""
+    """Return the job number of a segment's owner."""
     return owner >> _CLASS_BITS
 
 
 def class_of_owner(owner: Int64Array) -> Int64Array:
-    """Return the class of the jobs that segments belong to."""
+    """Return the job class of a segment's owner."""
     return owner & ((1 << _CLASS_BITS) - 1)
 
 
 def sorted_by_start(table: T) -> T:
-    """Return rows by start, simultaneous ones by owner.
+    """Return rows sorted by start time, simultaneous rows by owner.
 
-    The order settles in which order power is summed, and so its last bits.
+    The order determines the order in which power is summed, and so its last bits.
     """
     start_ms, owner = table.columns("start_ms", "owner")
     later = np.diff(start_ms)
@@ -78,18 +78,18 @@ def sorted_by_start(table: T) -> T:
 
 
 class ActiveSegments:
-    """The segments that may overlap what is to be computed, by start."""
+    """Segments that may overlap the time still to be computed, sorted by start."""
 
     def __init__(self) -> None:
         self._hold(Segments.empty())
 
     def add(self, segments: Segments) -> None:
-        """Add segments that start after all computed so far."""
+        """Add segments that start after all computed intervals."""
         if len(segments):
             self._hold(sorted_by_start(concat([self._segments, segments])))
 
     def drop_before(self, time_ms: int) -> None:
-        """Forget the segments that end by a time [ms]."""
+        """Drop the segments that end by a time [ms]."""
         self._hold(self._segments.take(self._segments.end_ms > time_ms))
 
     def _hold(self, segments: Segments) -> None:
@@ -97,7 +97,7 @@ class ActiveSegments:
         self._longest_ms = int((segments.end_ms - segments.start_ms).max(initial=0))
 
     def within(self, t0_ms: int, t1_ms: int) -> Segments:
-        """Return all that overlap a span, maybe with others, without copying."""
+        """Return all segments that overlap a span, and possibly others, uncopied."""
         edges_ms = [t0_ms - self._longest_ms, t1_ms]
         return self._segments.take(
             slice(*np.searchsorted(self._segments.start_ms, edges_ms))
@@ -105,14 +105,14 @@ class ActiveSegments:
 
 
 def slots_of(facility: Facility) -> Int64Array:
-    """Return the slots of a node of each pool: `Facility.slots_per_node`."""
+    """Return the slots per node of each pool: `Facility.slots_per_node`."""
     return np.array(list(facility.slots.values()))
 
 
 def node_occupancy(
     segments: Segments, n_pools: int, t0_ms: int, step_ms: int, n_steps: int
 ) -> tuple[Int64Array, Float64Array]:
-    """Return the busy nodes over a row of intervals."""
+    """Return busy nodes at interval starts, and their means, by pool."""
     busy = np.empty((n_pools, n_steps), dtype=np.int64)
     mean_busy = np.empty((n_pools, n_steps))
     for pool_id in range(n_pools):
@@ -140,10 +140,10 @@ def node_occupancy(
 
 
 def absent_nodes(scenario: Scenario) -> Segments | None:
-    """Return the nodes that do not stand yet, from when to when.
+    """Return segments for nodes that are not yet installed.
 
-    None where there are no phases. The rows are no load: they tell which nodes of a
-    pool neither run jobs nor idle.
+    None if there are no build-out phases. The rows are no load: they count nodes of a
+    pool that neither run jobs nor idle.
     """
     if not scenario.facility.has_phases:
         return None

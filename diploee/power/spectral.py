@@ -1,12 +1,11 @@
-"""Adding slices of profiles in the frequency domain.
+"""Frequency-domain summation of profile slices, by overlap-save convolution.
 
-Start impulses per slice, overlap-save. The load of a block is the sum over slices of
-the convolution of the slice with the impulses at which segments start to play it. A
-slice is a whole profile, or what a job of another run time plays of it: all before the
-end, its loop, its end. One transform per slice and one inverse per block do the sum for
-any number of segments, so that the cost does not grow with the facility. A start
-between two samples splits its impulse linearly over them, which is what differencing
-the cumulative energy gives as well.
+The load of a block is the sum over slices of the convolution of the slice with the
+impulses at which segments start to play it. A slice is a whole profile, or one of the
+parts that a job of another run time plays: all before the end, the loop, the end. One
+transform per slice and one inverse per block give the sum for any number of segments,
+so that the cost does not grow with the facility. A start between two samples splits its
+impulse linearly over them, which equals the differences of the cumulative energy.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ NS_PER_POINT = 0.44
 
 
 def fft_lengths(profile_ids: Sequence[int], library: ProfileLibrary) -> tuple[int, int]:
-    """Return a block's intervals of history, and its transforms' length."""
+    """Return a block's intervals of history, and the length of its transforms."""
     entries = [library.entries[index] for index in profile_ids]
     history = 1 + max(entry.duration_ms // entry.dt_ms for entry in entries)
     return history, max(FFT_LENGTH, 1 << int(np.ceil(log2(2 * history))))
@@ -55,7 +54,7 @@ def spectra_bytes(n_slices: int, length: int) -> int:
 
 
 class Slices(NamedTuple):
-    """Slices of profiles that segments may play whole, by index and kind."""
+    """Profile slices that segments may play as a whole, by index and kind."""
 
     # Offset in the profile and length [ms], shape (n, N_KINDS); a length of 0 is no
     # slice
@@ -66,7 +65,7 @@ class Slices(NamedTuple):
     def build(
         cls, profile_ids: Iterable[int], library: ProfileLibrary, max_slices: int | None
     ) -> Slices:
-        """Return the longest slices of profiles, no more than `max_slices`."""
+        """Return the longest slices of profiles, at most `max_slices`."""
         ranked: list[tuple[int, int, int, int]] = []
         for index in profile_ids:
             of = find_phases(library[index])
@@ -89,7 +88,7 @@ class Slices(NamedTuple):
         return cls(*tables)
 
     def played_by(self, segments: Segments, horizon_ms: int) -> Int64Array:
-        """Return the kind of slice each segment plays to its end, or else -1.
+        """Return the slice kind that each segment plays to its end, else -1.
 
         Shape (n,).
         """
@@ -112,7 +111,7 @@ class Slices(NamedTuple):
 
 
 def code_of(segments: Segments, kind: Int64Array) -> Int64Array:
-    """Return one number for profile and kind of each segment's slice."""
+    """Return one number for the profile and kind of each segment's slice."""
     code: Int64Array = segments.profile_id.astype(np.int64) * N_KINDS + kind
     return code
 
@@ -131,7 +130,7 @@ def add_spectra(
     length: int,
     kind: type[np.complexfloating[Any, Any]] = np.complex128,
 ) -> None:
-    """Add the transforms of slices that lack, in double or single precision."""
+    """Add the missing transforms of slices, in double or single precision."""
     lacking = [one for one in slices if one not in spectra]
 
     def transform(one: Slice) -> npt.NDArray[np.complexfloating[Any, Any]]:

@@ -1,4 +1,4 @@
-"""Scenarios: models, YAML loading with errors by line, and content hash."""
+"""Scenarios: pydantic models, YAML loading with errors by line, and content hash."""
 
 import lazy_loader
 

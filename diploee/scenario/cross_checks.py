@@ -1,4 +1,4 @@
-"""Checks that involve more than one part of a scenario."""
+"""Cross-checks between several parts of a scenario."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GROUPS = ("streams", "request_streams", "replica_streams")
 
 
 def unknown_names(scenario: Scenario) -> Problems:
-    """Yield names of node types and pools that there are not, each with its key."""
+    """Yield unknown names of node types and pools, each with its key."""
     facility = scenario.facility
     for name, pool in facility.pools.items():
         if pool.node_type not in facility.node_types:
@@ -34,7 +34,7 @@ def unknown_names(scenario: Scenario) -> Problems:
 
 
 def cross_problems(scenario: Scenario) -> Problems:
-    """Yield what is wrong between the parts of a scenario, each with its key."""
+    """Yield problems between parts of a scenario, each with its key."""
     facility = scenario.facility
     for name, node_type in facility.node_types.items():
         yield from _node_problems(node_type, ("facility", "node_types", name))
@@ -74,13 +74,13 @@ def _streams(scenario: Scenario) -> Iterator[tuple[str, str, Any]]:
 
 
 def _most(at: KeyPath, found: float | None, limit: float, of: str) -> Problems:
-    """Yield that a number is above what it may be."""
+    """Yield a problem if a number exceeds its maximum."""
     if found is not None and found > limit:
         yield at, f"must be at most {of.format(limit)}, found {found:g}"
 
 
 def _skipped(scenario: Scenario, moment: Any, at: KeyPath) -> Problems:
-    """Yield that a moment does not exist."""
+    """Yield a problem if a local time is skipped by daylight saving."""
     zone = scenario.facility.zone
     if moment is not None and is_skipped(moment, zone):
         yield (
@@ -180,7 +180,7 @@ def _event_problems(scenario: Scenario, flexibility: Flexibility) -> Problems:
 
 
 def _overlaps(flexibility: Flexibility, clock: RunClock) -> Problems:
-    """Yield events that contradict each other."""
+    """Yield problems of events that contradict each other."""
     in_run = [(k, event.in_run(clock)) for k, event in enumerate(flexibility.events)]
     for (_, first), (index, second) in combinations(in_run, 2):
         early, late = sorted((first, second), key=lambda event: event.ramp_ms)
@@ -227,7 +227,7 @@ def _at_first(facility: Facility, pool: str) -> str:
 
 
 def _plays_profiles(scenario: Scenario, pool: str) -> bool:
-    """Return whether jobs in a pool take their power from profiles."""
+    """Return True if jobs of a pool take their power from profiles."""
     return any(
         stream.replay is not None
         or any(job_class.batch_inference is None for job_class in stream.job_classes())
@@ -237,7 +237,7 @@ def _plays_profiles(scenario: Scenario, pool: str) -> bool:
 
 
 def _allocation_problems(scenario: Scenario, name: str) -> Problems:
-    """Yield what a pool that allocates GPUs can't go with."""
+    """Yield problems of a pool with GPU allocation and unsupported features."""
     pool, at = scenario.facility.pools[name], ("facility", "pools", name)
     n_gpus = scenario.facility.node_type_of(name).n_gpus
     if not n_gpus:
@@ -319,9 +319,9 @@ def _needs_gpus(node: NodeType, at: KeyPath) -> Problems:
 
 
 def _deadline_problems(scenario: Scenario, stream: JobStream, at: KeyPath) -> Problems:
-    """Yield deadlines before the last submission.
+    """Yield a problem for a deadline before the last submission.
 
-    Jobs that come after them were late at once.
+    Jobs submitted after the deadline would be late at once.
     """
     given = [((*at, "flexibility", "deadline"), stream.flexibility)]
     given += [
@@ -432,7 +432,7 @@ def _replica_problems(scenario: Scenario, name: str, at: KeyPath) -> Problems:
 def _sharing_problems(
     scenario: Scenario, spec: Any, at: KeyPath, groups: tuple[str, ...]
 ) -> Problems:
-    """Yield which other streams use the pool of a stream."""
+    """Yield problems of streams that share the pool of a stream."""
     others = [
         f"{group}.{name}"
         for group, name, other in _streams(scenario)

@@ -1,4 +1,4 @@
-"""Distributions of run times: quantiles of a log, or a mixture of lognormals."""
+"""Distributions of job run times: quantiles of a log, or a mixture of lognormals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SecondsAboveZero = Annotated[float, Field(gt=0, le=MAX_DURATION_S)]
 
 
 class LognormalPart(Model):
-    """One lognormal of a mixture: the logarithm of the duration is normal."""
+    """One lognormal component of a mixture."""
 
     weight: Share = Field(description="Share of the jobs.")
     median_s: SecondsAboveZero = Field(description="Median duration [s].")
@@ -54,7 +54,7 @@ Quantiles = Annotated[dict[Share, SecondsAboveZero], AfterValidator(_check_quant
 
 
 class DurationModel(Model):
-    """How long the jobs of a class run: quantiles, or a mixture of lognormals."""
+    """Run-time distribution of a job class: quantiles, or a lognormal mixture."""
 
     quantiles_s: Quantiles | None = unset(
         "Durations [s] by level from 0 to 1, log-linear between the levels, such as "
@@ -88,12 +88,12 @@ class DurationModel(Model):
         return self
 
     def draw(self, rng: np.random.Generator, n: int) -> Float64Array:
-        """Draw durations.
+        """Draw random run times.
 
         Parameters
         ----------
         rng : numpy.random.Generator
-            Where the random numbers come from; how many are taken depends on `n` alone.
+            Source of random numbers; the count consumed depends on `n` only.
         n : int
             Number of draws.
 
@@ -107,7 +107,7 @@ class DurationModel(Model):
     def draw_each(
         self, rngs: Sequence[np.random.Generator], counts: Collection[int]
     ) -> Float64Array:
-        """Return what `draw` has of each of some generators, one after another [s]."""
+        """Return concatenated draws of several generators, as from `draw` [s]."""
         levels = uniform_from_each(rngs, counts)
         if self.quantiles_s is not None:
             return self._clipped(self._of_level(levels))
@@ -120,7 +120,7 @@ class DurationModel(Model):
         return self._clipped(np.exp(parts[1][part] + parts[2][part] * normal))
 
     def cdf(self, duration_s: npt.ArrayLike) -> Float64Array:
-        """Return the probability that a job lasts at most so long.
+        """Return the cumulative probability of durations.
 
         Parameters
         ----------
@@ -150,7 +150,7 @@ class DurationModel(Model):
         return np.asarray(below, dtype=np.float64)
 
     def quantile(self, level: npt.ArrayLike) -> Float64Array:
-        """Return the durations that jobs stay below with the given probabilities [s].
+        """Return the quantiles of the duration [s].
 
         Parameters
         ----------
@@ -180,7 +180,7 @@ class DurationModel(Model):
         return self._clipped(np.exp(high))
 
     def mean_s(self, longest_s: float = math.inf) -> float:
-        """Return the mean duration, each counted up to `longest_s` [s].
+        """Return the mean of durations clipped at `longest_s` [s].
 
         Raises
         ------
@@ -198,7 +198,7 @@ class DurationModel(Model):
         return scale * _mean_of_lognormals(*self._parts(), low, high)
 
     def _parts(self) -> tuple[Float64Array, Float64Array, Float64Array]:
-        """Return weights, logarithms of the medians and sigmas of the lognormals."""
+        """Return weights, log medians and sigmas of the lognormals."""
         rows = [(p.weight, math.log(p.median_s), p.sigma) for p in self.lognormal or ()]
         weight, mu, sigma = np.array(rows, dtype=np.float64).T
         return weight / weight.sum(), mu, sigma
@@ -220,7 +220,7 @@ class DurationModel(Model):
 def _mean_of_quantiles(
     levels: Float64Array, log_s: Float64Array, low: float, high: float
 ) -> float:
-    """Mean of exp(interpolated log_s), clipped to low and high.
+    """Return the mean of exp(interpolated log_s), clipped to low and high.
 
     Exact within each segment.
     """
@@ -245,7 +245,7 @@ def _mean_of_quantiles(
 def _mean_of_lognormals(
     weight: Float64Array, mu: Float64Array, sigma: Float64Array, low: float, high: float
 ) -> float:
-    """Mean of a clipped lognormal mixture, from partial expectations."""
+    """Return the mean of a clipped lognormal mixture, by partial expectations."""
     from scipy.special import ndtr
 
     spread = np.maximum(sigma, TINY_SIGMA)

@@ -1,7 +1,6 @@
-"""Causes that may bend a load.
+"""Load flexibility: external signals, demand-response events, flexible job classes.
 
-Signals, demand-response events, and what jobs of a class tolerate (see
-docs/FLEXIBILITY.md).
+See docs/FLEXIBILITY.md.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ _OFF = BeforeValidator(lambda value: "off" if value is False else value)
 
 @dataclass(frozen=True)
 class _Product:
-    """Defaults of what a demand-response product leaves open; None has to be given."""
+    """Default settings of a demand-response product; None if there is no default."""
 
     # Spans, where an event gives none
     notice: str
@@ -102,15 +101,15 @@ PRODUCTS: dict[str, _Product] = {
 
 
 def product_of(name: str | None) -> _Product:
-    """Return the product of a name.
+    """Return the demand-response product of a name.
 
-    Without one nothing is filled in but ramps of 15 min.
+    Without a name the only default is a ramp of 15 min.
     """
     return _Product("0 s", "15 min") if name is None else PRODUCTS[name]
 
 
 class EventTarget(Model):
-    """How deep an event goes; one of the three."""
+    """Depth of an event: one of three alternative settings."""
 
     fraction: Share | None = unset(
         "Share of the mean power before the event that may be drawn."
@@ -128,7 +127,7 @@ class EventTarget(Model):
         return self
 
     def level_w(self, before_w: float) -> float:
-        """Return the power allowed [W], of the mean power before the event [W]."""
+        """Return the power limit [W] for a mean power before the event [W]."""
         if self.fraction is not None:
             # Of nothing where power is exported
             return self.fraction * max(before_w, 0.0)
@@ -139,7 +138,7 @@ class EventTarget(Model):
 
 @dataclass(frozen=True)
 class RunEvent:
-    """An event in the time of a run."""
+    """Demand-response event in the time of a run."""
 
     id: str  # its name
     issued_ms: int  # when it is known [ms]
@@ -157,32 +156,32 @@ class RunEvent:
 
     @property
     def ramp_ms(self) -> int:
-        """When its ramp begins [ms], at its issue or later, to end at the start."""
+        """Start of the ramp, not before the issue; the ramp ends at the start [ms]."""
         return max(self.issued_ms, self.start_ms - self.ramp_down_ms)
 
     @property
     def before_ms(self) -> int:
-        """Until when the power before it is taken [ms].
+        """End of the interval whose power is the baseline [ms].
 
-        Its ramp, or that of what it follows.
+        Start of the event's ramp, or of the ramp of an event that it follows.
         """
         return self.ramp_ms if self.follows_ms is None else self.follows_ms
 
     @property
     def held_ms(self) -> int:
-        """From when on its target holds in full [ms]."""
+        """Start of the interval in which the full target applies [ms]."""
         return self.ramp_ms + self.ramp_down_ms
 
     @property
     def over_ms(self) -> int:
-        """When it no longer limits anything [ms]."""
+        """End of any limit of the event [ms]."""
         return self.end_ms + self.ramp_up_ms
 
     def allowed_w(self, time_ms: int, before_w: float, back_w: float = 0.0) -> float:
-        """Return the power that may be drawn at a time [W].
+        """Return the power limit at a time [W].
 
-        No limit outside of the event. `before_w` is the mean over `baseline_ms` before
-        the ramp; the ramp back leads to `back_w` where that is above it.
+        There is no limit outside of the event. `before_w` is the mean over
+        `baseline_ms` before the ramp. The ramp back ends at `back_w` if that is higher.
         """
         if not self.ramp_ms <= time_ms < self.over_ms:
             return float("inf")
@@ -200,7 +199,7 @@ class RunEvent:
 
 
 class DemandResponseEvent(Model):
-    """A call to draw less for some time."""
+    """Demand-response event: a request to reduce power for some time."""
 
     id: Name = Field(description="Name of the event, in metrics and figures.")
     product: Literal["emerald", "london", "sb6_firm", "ercot_clr", "duke"] | None = (
@@ -275,7 +274,7 @@ class DemandResponseEvent(Model):
         return self
 
     def in_run(self, clock: RunClock) -> RunEvent:
-        """Return the event in the time of a run, with what its product fills in."""
+        """Return the event in run time, with the defaults of its product."""
         product = product_of(self.product)
         start_ms = clock.wall.time_ms(self.start)
         issued_ms = start_ms - span_ms(product.notice)
@@ -296,7 +295,7 @@ class DemandResponseEvent(Model):
 
 
 class SignalFile(Model):
-    """A file with a signal: a step function, each value from its time on."""
+    """File of a signal: a step function, each value valid from its time on."""
 
     file: str = Field(
         min_length=1, description="The file, relative to the scenario file."
@@ -327,7 +326,7 @@ class SignalFile(Model):
 
 
 class Signals(Model):
-    """Signals from outside, by what they tell."""
+    """External signals, such as price and carbon intensity."""
 
     price: SignalFile | None = unset("Price of energy, in any currency per MWh.")
     carbon: SignalFile | None = unset("Carbon intensity of energy [g/kWh].")
@@ -347,13 +346,13 @@ class Signals(Model):
         return self
 
     def given(self) -> dict[SignalName, SignalFile]:
-        """Return the signals that there are, by name."""
+        """Return the configured signals by name."""
         result = {name: getattr(self, name) for name in get_args(SignalName)}
         return {name: signal for name, signal in result.items() if signal is not None}
 
 
 class FollowSignal(Model):
-    """Less power while a price or the carbon intensity is high."""
+    """Rule to reduce power while a price or the carbon intensity is high."""
 
     signal: Literal["price", "carbon"] = Field(description="Which signal.")
     quantile: InnerShare = uncertain(
@@ -385,9 +384,9 @@ class FollowSignal(Model):
 
 
 class Flexibility(Model):
-    """How the facility answers the grid.
+    """Response of the facility to the grid.
 
-    Events, signals, and what controls its load.
+    Events, signals, and the control of the load.
     """
 
     signals: Signals = default(Signals(), "Signals from outside.")
@@ -404,21 +403,22 @@ class Flexibility(Model):
 
     @property
     def has_something_to_answer(self) -> bool:
-        """Whether there are events, a signal to follow or a cap."""
+        """True if there are events, a followed signal or a cap."""
         return (
             bool(self.events) or self.follow is not None or self.signals.cap is not None
         )
 
     @property
     def is_off(self) -> bool:
-        """Whether what could be answered is measured alone."""
+        """True if events are evaluated without control of the load."""
         return self.controller == "off" and self.has_something_to_answer
 
     def events_in(self, clock: RunClock) -> tuple[RunEvent, ...]:
-        """Return the events in the time of a run, in the order of their ramps.
+        """Return the events in the time of a run, sorted by ramp start.
 
-        ASSUMPTION: a share of the power before an event is, of one that begins while
-        another acts or too soon after it, of the power before that one.
+        ASSUMPTION: the fraction of an event refers to the power before the event. If it
+        begins during or too soon after another event, it refers to the power before
+        that event.
         """
         in_run = (event.in_run(clock) for event in self.events)
         result: list[RunEvent] = []
@@ -443,7 +443,7 @@ class Flexibility(Model):
 
 
 class JobFlexibilitySpec(Model):
-    """Flexibility that the jobs of a class tolerate."""
+    """Flexibility that jobs of a class tolerate."""
 
     tier: Annotated[int, Field(ge=0, le=3)] = default(
         0,
@@ -511,5 +511,5 @@ class JobFlexibilitySpec(Model):
 
     @property
     def least_speed(self) -> float:
-        """Speed that a job keeps at least, as a share of its own."""
+        """Minimum speed of a job, as a fraction of its full speed."""
         return 1 - TOLERATED_LOSS[self.tier]

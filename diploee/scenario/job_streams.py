@@ -1,4 +1,4 @@
-"""Streams of jobs: drawn, replayed, recurring with energy knobs, synchronous."""
+"""Job streams: synthetic, replayed, recurring with energy knobs, synchronous."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _sum_to_one(of_what: str) -> AfterValidator:
 
 
 class ProfileVariants(Model):
-    """Copies of each profile, slower and faster, against swings in lockstep."""
+    """Slower and faster copies of each profile, to avoid lockstep fluctuations."""
 
     n_variants: Annotated[int, Field(ge=2, le=MAX_VARIANTS)] = default(
         5, "Copies of each profile, evenly spaced over the spread."
@@ -63,13 +63,13 @@ class ProfileVariants(Model):
     )
 
     def time_factors(self) -> tuple[float, ...]:
-        """Return the copies' durations relative to the profile's own."""
+        """Return the durations of the copies relative to the profile's."""
         step = 2 * self.spread / (self.n_variants - 1)
         return tuple(1 - self.spread + step * k for k in range(self.n_variants))
 
 
 class PowerSmoothing(Model):
-    """A floor, ramps and hysteresis that every GPU of running jobs holds."""
+    """Power smoothing of each GPU with a running job: floor, ramps, hysteresis."""
 
     floor: Annotated[float, Field(ge=0, le=MAX_FLOOR)] = uncertain(
         0.65,
@@ -93,7 +93,7 @@ class PowerSmoothing(Model):
 
 
 class BatchInference(Model):
-    """Offline inference of a number of tokens, by batches (section 3.4)."""
+    """Offline inference of a fixed number of tokens in batches (section 3.4)."""
 
     tokens: Annotated[float, Field(ge=1)] = Field(
         description=(
@@ -116,12 +116,12 @@ class BatchInference(Model):
     )
 
     def n_batches(self, n_nodes: int) -> int:
-        """Return the number of batches that each of `n_nodes` nodes does."""
+        """Return the number of batches per node for `n_nodes` nodes."""
         return math.ceil(self.tokens / (n_nodes * self.batch_size * self.output_tokens))
 
 
 class JobArrays(Model):
-    """Jobs of a class submitted together, as arrays and loops of scripts."""
+    """Job arrays: jobs of a class submitted together, as by loops of scripts."""
 
     job_share: PositiveShare = Field(
         description=(
@@ -148,13 +148,13 @@ class JobArrays(Model):
 
     @property
     def mean_size(self) -> float:
-        """Mean number of jobs of an array."""
+        """Mean number of jobs per array."""
         total = sum(self.sizes.values())
         return sum(size * share for size, share in self.sizes.items()) / total
 
 
 class JobClass(Model):
-    """A kind of job: its workload, its width and how often it is drawn."""
+    """Class of jobs: workload, node count, and relative frequency."""
 
     workload: Name = Field(
         description=(
@@ -235,26 +235,26 @@ class JobClass(Model):
         return self
 
     def slots(self, per_node: int) -> int:
-        """Return the slots that a job takes on nodes of `per_node` slots."""
+        """Return the slots of a job on nodes with `per_node` slots."""
         if self.n_gpus is None:
             return self.n_nodes * per_node
         return round(self.n_gpus * SLOTS_PER_GPU)
 
     @property
     def submissions_per_job(self) -> float:
-        """Submissions per job: an array is one."""
+        """Submissions per job: an array counts as one submission."""
         if self.arrays is None:
             return 1.0
         return 1 - self.arrays.job_share + self.arrays.job_share / self.arrays.mean_size
 
     @property
     def profile_n_nodes(self) -> int:
-        """Node count of the profiles that the class draws from."""
+        """Node count of the profiles that jobs of the class play."""
         return self.scale_from_n_nodes or self.n_nodes
 
     @property
     def name(self) -> str:
-        """The class's name in results, such as ``llama2_70b_lora/16``."""
+        """Name of the class in results, such as ``llama2_70b_lora/16``."""
         if self.n_gpus is not None:
             return f"{self.workload}/{self.n_gpus:g}gpu"
         return f"{self.workload}/{self.n_nodes}"
@@ -265,9 +265,9 @@ def _is_whole(number: float) -> bool:
 
 
 class JobMix(Model):
-    """Classes as the product of two distributions.
+    """Job classes as the product of two independent distributions.
 
-    Workload and node count, independent.
+    Workload and node count.
     """
 
     workload: Annotated[dict[Name, Share], _sum_to_one("workloads")] = Field(
@@ -279,7 +279,7 @@ class JobMix(Model):
 
 
 class JobStream(Model):
-    """Jobs of one pool, drawn, replayed, recurring, or synchronous."""
+    """Stream of jobs for one pool: synthetic, replayed, recurring, or synchronous."""
 
     pool: str = Field(description="Name of an entry of facility.pools.")
     mix: JobMix | None = unset(
@@ -411,9 +411,9 @@ class JobStream(Model):
         return self
 
     def job_classes(self) -> tuple[JobClass, ...]:
-        """Return the classes, those of a mix in the order of its keys.
+        """Return the job classes, for a mix in the order of its keys.
 
-        None of the others.
+        Streams of other kinds have none.
         """
         if self.mix is None:
             if self.flexibility is None:

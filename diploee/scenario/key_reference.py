@@ -1,7 +1,7 @@
-"""A reference of every key of a file, as Markdown, from the models that check the file.
+"""Markdown reference of all keys of a file, from the models that validate the file.
 
-It is read off the JSON Schema that pydantic makes of a model: what the reference says
-is what the models enforce. Rules between keys stand in the keys' descriptions.
+It is generated from the JSON Schema of a pydantic model, so that it states what the
+models enforce. Rules between keys are in the keys' descriptions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _UPPER = {"maximum": "up to", "exclusiveMaximum": "below"}
 
 
 def markdown_reference(model: type[Model], title: str, command: str) -> str:
-    """Return the reference of all keys of a model and the models within it."""
+    """Return the Markdown reference of all keys of a model and its submodels."""
     schema = _with_parts(model.model_json_schema())
     # Has defaults as users write them.
     as_written = _with_parts(model.model_json_schema(mode="serialization"))
@@ -77,7 +77,7 @@ def markdown_reference(model: type[Model], title: str, command: str) -> str:
 
 
 def _with_parts(schema: Schema) -> Schema:
-    """Move the models that stand within a schema, as kinds do, to its definitions."""
+    """Move models nested in a schema, such as union members, to its definitions."""
     parts: dict[str, Schema] = {}
 
     def moved(value: Any, at_home: bool = False) -> Any:
@@ -107,7 +107,7 @@ def _part(schema: Schema, name: str) -> Schema:
 
 
 def _sections(schema: Schema) -> dict[str, list[str]]:
-    """Return the models' names in order, each with its keys' dotted places."""
+    """Return the models' names in order, each with the dotted paths of its keys."""
     result: dict[str, list[str]] = {}
 
     def visit(name: str, place: str) -> None:
@@ -122,7 +122,7 @@ def _sections(schema: Schema) -> dict[str, list[str]]:
 
 
 def _models_in(of_key: Schema) -> Iterator[tuple[str, str]]:
-    """Yield the models that a key may hold, each with its path below the key."""
+    """Yield the models of a key's values, each with its path below the key."""
     if "$ref" in of_key:
         yield _model_name(of_key), ""
     for option in _options(of_key):
@@ -138,10 +138,10 @@ def _model_name(of_key: Schema) -> str:
 
 
 def _options(of_key: Schema) -> list[Schema]:
-    """Return what a key may be where there are several choices.
+    """Return the alternative types of a key.
 
-    To leave it out is none. Nor is a group of keys that says only its kind, which the
-    name alone says too.
+    Null is left out, and so are models whose only key is their kind, because the name
+    of the kind is an alternative already.
     """
     choices = [*of_key.get("anyOf", ()), *of_key.get("oneOf", ())]
     return [
@@ -153,7 +153,7 @@ def _options(of_key: Schema) -> list[Schema]:
 
 
 def key_type(of_key: Schema) -> str:
-    """Return what a key takes, in words; models as links."""
+    """Return the text of a key's type, with models as links."""
     if options := _options(of_key):
         return " or ".join(map(key_type, options))
     if "$ref" in of_key:
@@ -176,7 +176,7 @@ def key_type(of_key: Schema) -> str:
 
 
 def allowed_words(of_key: Schema) -> str:
-    """Return what the type of a key leaves open: words, bounds, examples."""
+    """Return the text of a key's constraints: words, bounds, examples."""
     if options := _options(of_key):
         return "; ".join(filter(None, map(allowed_words, options)))
     words = of_key.get("enum") or ([of_key["const"]] if "const" in of_key else [])

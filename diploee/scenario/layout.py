@@ -1,4 +1,4 @@
-"""`Layout`: how the nodes of a site stand in chassis, racks, rows and halls."""
+"""`Layout`: location of a site's nodes in chassis, racks, rows and halls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _Rating = Annotated[float, Field(gt=0, le=1e6)]
 
 
 class Layout(Model):
-    """Where nodes stand, each pool in a new rack, and in a new row if any."""
+    """Location of nodes; each pool begins in a new rack, and in a new row if any."""
 
     nodes_per_chassis: _Count = Field(default=1, description="Nodes in a chassis.")
     chassis_per_rack: _Count = Field(description="Chassis in a rack.")
@@ -63,9 +63,9 @@ class Layout(Model):
         return self
 
     def size(self, level: Level) -> int | None:
-        """Return the nodes of a part, of a hall those of a row.
+        """Return the nodes per rack or row; for a hall, those per row.
 
-        None where it has no such parts.
+        None if the layout does not have the level.
         """
         rack = self.nodes_per_chassis * self.chassis_per_rack
         row = self.racks_per_row and rack * self.racks_per_row
@@ -73,12 +73,12 @@ class Layout(Model):
         return (1, self.nodes_per_chassis, rack, row, hall)[LEVELS.index(level)]
 
     def levels(self) -> Sequence[Level]:
-        """Return the levels from racks on that it has."""
+        """Return the levels of the layout, from racks on."""
         return [level for level in LEVELS[2:] if self.size(level)]
 
 
 def parts_of(pools: Mapping[str, Pool], size: int) -> tuple[Int64Array, Int64Array]:
-    """Return pool and nodes of each part of at most `size` nodes, pool after pool."""
+    """Return pool and nodes of each group of up to `size` nodes, pool after pool."""
     n_nodes = np.array([pool.n_nodes for pool in pools.values()])
     count = -(-n_nodes // size)
     pool_id = np.repeat(np.arange(count.size), count)

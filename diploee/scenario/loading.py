@@ -1,7 +1,7 @@
-"""From a file or a shipped name to a checked `Scenario`.
+"""Loading of scenarios from a file or a shipped name, with validation.
 
-Every problem at once, with its line. Sizes that no run could hold are named: a slip of
-the keyboard is not left to run out of memory.
+All problems are reported at once, each with its line. Sizes that exceed any memory are
+reported too, so that a typing error does not exhaust the memory.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ included."""
 
 
 def _span_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
-    """Yield the key that takes a run out of the years that all readers know."""
+    """Yield a problem if a run leaves the years that all readers support."""
     ends: dict[str, Callable[[], datetime]] = {
         "start": lambda: scenario.start,
         "warm_up": lambda: (
@@ -72,12 +72,12 @@ def _span_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
 
 
 def get_value(data: Any, key: str) -> Any:
-    """Return the value of a dotted key in plain data, None where there is none."""
+    """Return the value of a dotted key in plain data, or None if absent."""
     return _found(data, key)[1]
 
 
 def _found(data: Any, key: str) -> tuple[str, Any]:
-    """Return a dotted key with item numbers by kind, and its value."""
+    """Return a dotted key, with item numbers for kinds, and its value."""
     parts = []
     for part in key.split("."):
         name = _name(data, part)
@@ -92,9 +92,9 @@ def _found(data: Any, key: str) -> tuple[str, Any]:
 def with_value(
     data: dict[str, Any], key: str, value: Any, where: Callable[[], str]
 ) -> dict[str, Any]:
-    """Return plain data with one dotted key changed; what is not on its path is shared.
+    """Return plain data with one dotted key changed, sharing unchanged parts.
 
-    Nothing is changed in place: through an alias of YAML one part may have several
+    Nothing is changed in place, because a YAML alias may put one part under several
     keys.
     """
     try:
@@ -110,7 +110,7 @@ _UNDESCRIBED = ("seed", "name", "description")
 def as_described(
     data: dict[str, Any], written: Mapping[str, Any], keys: Iterable[str]
 ) -> dict[str, Any]:
-    """Return data whose description says which keys were set since it was written."""
+    """Return data with a description that lists the keys set since writing."""
     text = data.get("description")
     if not text or text != written.get("description"):
         return data
@@ -149,10 +149,10 @@ def _changed(data: Any, parts: Sequence[str], depth: int, value: Any) -> Any:
 
 
 def _name(data: Any, part: str) -> Any:
-    """Return a part of a key as the data has it.
+    """Return a part of a dotted key in the type that the data has.
 
-    Keys may be numbers, such as node counts. An item of a list goes by its number or,
-    where it is alone in that, by its kind or name.
+    Keys may be numbers, such as node counts. An item of a list is selected by its
+    number, or by its kind or name if that is unique.
     """
     if isinstance(data, list):
         of_kind = [
@@ -173,7 +173,7 @@ def _kind(item: Any) -> Any:
 
 
 def _check_stage(key: str, before: Any, value: Any) -> None:
-    """Refuse a replaced stage that belongs elsewhere on the way to the meter."""
+    """Raise an error if a replaced stage belongs elsewhere in the chain."""
     own, new = (STAGES.by_name.get(str(_kind(item))) for item in (before, value))
     if (
         re.fullmatch(r"facility\.stages\.\w+", key)
@@ -206,7 +206,7 @@ def load_scenario(
     values : mapping, optional
         Values by dotted key, set after the overrides.
     names : mapping, optional
-        What errors call these keys, such as ``--seed``; by default the keys themselves.
+        Names of these keys in errors, such as ``--seed``; the keys by default.
 
     Returns
     -------
@@ -216,8 +216,7 @@ def load_scenario(
     Raises
     ------
     ScenarioError
-        With one line for each problem: file, line, key, what was found, what is
-        allowed.
+        With one line for each problem: file, line, key, expected value, value found.
     """
     path = find_shipped("scenario", name_or_path)
     written, lines = load_yaml_with_lines(path, "keys such as 'name:'")
@@ -243,7 +242,7 @@ def load_scenario(
 
 @contextmanager
 def placing(name_or_path: str | Path) -> Iterator[None]:
-    """Give problems that only a run finds file and line, by the key they name."""
+    """Add file and line to errors that only a run detects, by their key."""
     try:
         yield
     except InputError as error:
@@ -267,7 +266,7 @@ def scenario_from_dict(data: Mapping[str, Any], where: Any = None) -> Scenario:
     data : mapping
         The content of a scenario file.
     where : callable, optional
-        Gives the text that names a key path in an error; the dotted key by default.
+        Returns the name of a key path in an error; the dotted key by default.
 
     Raises
     ------
@@ -289,9 +288,9 @@ def scenario_from_dict(data: Mapping[str, Any], where: Any = None) -> Scenario:
 def target_values(
     scenario: Scenario, target_utilization: float, name: str = "target_utilization"
 ) -> dict[str, float | None]:
-    """Return the values, by dotted key, that give a scenario's only stream a target.
+    """Return the key values that set a target utilization for the only stream.
 
-    The target replaces a number of jobs or requests that is given.
+    The target replaces a specified number of jobs or requests.
 
     Parameters
     ----------
@@ -300,7 +299,7 @@ def target_values(
     target_utilization : float
         Mean node occupancy, 0-1.
     name : str
-        What errors call the target.
+        Name of the target in errors.
 
     Raises
     ------
@@ -367,7 +366,7 @@ def _parse_override(text: str) -> tuple[str, Any]:
 
 
 def input_files(scenario: Scenario) -> tuple[str, ...]:
-    """Return the files that a scenario replays or reads, by its names, sorted."""
+    """Return the input files of a scenario as named in it, sorted."""
     facility = scenario.facility
     names: set[str | None] = {name for stage in facility.stages for name in stage.files}
     if facility.weather is not None:
@@ -389,9 +388,9 @@ def input_files(scenario: Scenario) -> tuple[str, ...]:
 
 
 def content_hash(path: Path) -> str | None:
-    """Return the SHA-256 of a file, or of the names and contents of a folder's files.
+    """Return the SHA-256 of a file, or of the names and contents in a folder.
 
-    None where there is none: whoever reads it says so.
+    None if the path does not exist; the reader of the file reports the error.
 
     Parameters
     ----------

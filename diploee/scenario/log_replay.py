@@ -1,4 +1,4 @@
-"""Replaying a log of jobs or a trace of requests: which, mapped and scaled how."""
+"""Replay of a job log or a request trace: file, class mapping and scaling."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ LogZone = Annotated[str, AfterValidator(_known_zone)]
 
 
 class LogReading(Model):
-    """How the rows of a job log become jobs."""
+    """Settings for converting the rows of a job log to jobs."""
 
     columns: dict[JobColumn, str] | None = unset(
         "For csv: the log's column of each meaning, such as {submit: submitted_at, "
@@ -101,9 +101,9 @@ class LogReading(Model):
 
 
 class ClassRule(Model):
-    """Which logged jobs take their power from a workload.
+    """Rule that assigns a workload to matching jobs of a log.
 
-    Of several rules the first that fits.
+    The first matching rule applies.
     """
 
     workload: Name = Field(
@@ -158,7 +158,7 @@ JobId = Annotated[
 
 
 class _LogFile(Model):
-    """Which log."""
+    """Job log or request trace by file and format."""
 
     log: Annotated[str, Field(min_length=1)] = Field(
         description="The log, a file relative to the scenario file; may be packed."
@@ -169,7 +169,7 @@ class _LogFile(Model):
 
 
 class JobReplay(LogReading, _LogFile):
-    """Jobs of a log, submitted again on the planned pool."""
+    """Replay of the jobs of a log on the planned pool."""
 
     rules: tuple[ClassRule, ...] = Field(
         min_length=1,
@@ -249,7 +249,7 @@ class JobReplay(LogReading, _LogFile):
     @model_validator(mode="before")
     @classmethod
     def _by_date_once(cls, data: Any) -> Any:
-        """Write out the date of align:, so a resolved scenario can be read again."""
+        """Replace the alignment by its date, so that resolving twice is safe."""
         by_date = isinstance(data, dict) and data.get("align") == "date"
         return {"repeat": False, **data} if by_date else data
 
@@ -280,7 +280,7 @@ RateFactor = Annotated[float, Field(gt=0, le=1e9)]
 
 
 class RequestReplay(Model):
-    """Requests of a trace, sent again to the planned services."""
+    """Replay of the requests of a trace to the planned services."""
 
     trace: Annotated[str, Field(min_length=1)] = Field(
         description=(

@@ -1,4 +1,4 @@
-"""The scenario: a user's YAML as frozen models with one description per key."""
+"""Scenario models: a user's YAML as frozen models with one description per key."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _check_time_zone(text: str) -> str:
 
 
 class Size(Model):
-    """Another size for a site: nodes, rates and ratings are scaled together."""
+    """Requested size of a site: nodes, rates and ratings are scaled together."""
 
     poi_mw: Annotated[float, Field(gt=0, le=MAX_POI_MW)] | None = optional(
         "Power of the site at its point of interconnection with all nodes at their "
@@ -80,7 +80,7 @@ class Size(Model):
 
 
 class Facility(Model):
-    """The data center: node types, pools of nodes, rated power and clock."""
+    """Data center: node types, pools of nodes, rated power and time zone."""
 
     node_types: dict[Name, NodeType] = Field(
         min_length=1, description="Node types by name."
@@ -143,7 +143,7 @@ class Facility(Model):
     def blocks(
         self, settings: Mapping[str, RideThrough] | None = None
     ) -> dict[str, RideThrough]:
-        """Return settings by block, by default those of `ride_through`."""
+        """Return ride-through settings by block, by default those of `ride_through`."""
         result = dict((self.ride_through if settings is None else settings) or {})
         known, taken = (*self.pools, "it", "motors", "rest"), dict[str, float]()
         for name, block in result.items():
@@ -181,19 +181,19 @@ class Facility(Model):
 
     @property
     def zone(self) -> tzinfo:
-        """The facility's time zone: a fixed offset, or a named one."""
+        """Time zone of the facility: a fixed offset, or a named zone."""
         if self.time_zone is not None:
             return named_zone(self.time_zone)
         return fixed_zone(self.utc_offset or "+00:00")
 
     @property
     def n_nodes(self) -> int:
-        """Nodes of all pools."""
+        """Number of nodes of all pools."""
         return sum(pool.n_nodes for pool in self.pools.values())
 
     @property
     def has_phases(self) -> bool:
-        """Whether nodes are added in the course of a run."""
+        """True if nodes are added in the course of a run."""
         return any(pool.phases is not None for pool in self.pools.values())
 
     @property
@@ -205,12 +205,12 @@ class Facility(Model):
 
     @property
     def has_ac_power(self) -> bool:
-        """Whether the AC power of all nodes is modelled."""
+        """True if the AC power of all nodes is modelled."""
         return all(self.node_type_of(name).ac_power is not None for name in self.pools)
 
     @property
     def reactive_power_var(self) -> float:
-        """Reactive power of all nodes at their AC input [var], drawn positive."""
+        """Reactive power of all nodes at AC input [var], import positive."""
         return sum(
             self.pools[name].n_nodes * self.node_reactive_var(name)
             for name in self.pools
@@ -255,9 +255,9 @@ class Facility(Model):
         return self.node_types[self.pools[pool].node_type]
 
     def slots_per_node(self, pool: str) -> int:
-        """Return how many slots a pool's node has.
+        """Return the number of slots of a pool's node.
 
-        Hundredths of its GPUs, or 1, the node.
+        Hundredths of its GPUs if GPUs are allocated, else 1 for the whole node.
         """
         if self.pools[pool].allocate == "nodes":
             return 1
@@ -265,12 +265,12 @@ class Facility(Model):
 
     @property
     def slots(self) -> dict[str, int]:
-        """Slots of a node of each pool by name."""
+        """Number of slots per node by pool name."""
         return {name: self.slots_per_node(name) for name in self.pools}
 
 
 class SiteFacts(Model):
-    """Facts that a form asks of a site; the data sheet shows them."""
+    """Facts of a site for interconnection forms, shown in the data sheet."""
 
     applicant: str | None = optional("Applicant.")
     contact: str | None = optional("Contact: name, telephone, e-mail.")
@@ -294,9 +294,9 @@ class SiteFacts(Model):
 
     @property
     def short_circuit(self) -> ShortCircuit | None:
-        """The grid behind the point of interconnection.
+        """Short-circuit data of the grid at the point of interconnection.
 
-        None where the facts don't give it.
+        None if the facts don't specify it.
         """
         if self.short_circuit_mva is None or self.x_over_r is None:
             return None
@@ -304,7 +304,7 @@ class SiteFacts(Model):
 
 
 class Scenario(Model):
-    """One run: a facility, what it is asked to do, and over which span of time."""
+    """Scenario of one run: a facility, its loads, and a time span."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")] = Field(
         description="Short name; run folders are named after it."
@@ -370,26 +370,26 @@ class Scenario(Model):
 
     @property
     def folder(self) -> Path:
-        """Folder that relative file names start from.
+        """Folder that relative file names refer to.
 
-        No part of the content or its hash.
+        Not part of the content or its hash.
         """
         return self._folder
 
     def beside(self, folder: Path) -> Scenario:
-        """Return the scenario with relative file names starting from a folder."""
+        """Return the scenario with file names relative to another folder."""
         placed = self.model_copy()
         placed._folder = folder
         return placed
 
     @property
     def resolution_ms(self) -> int:
-        """Interval at which the power series is written [ms]."""
+        """Interval of the written power series [ms]."""
         return self.resolution
 
     @property
     def step_ms(self) -> int:
-        """Interval at which loads, stages and limits are computed [ms]."""
+        """Interval of the computation of loads, stages and limits [ms]."""
         return self.step or self.resolution_ms
 
     @property
@@ -399,15 +399,15 @@ class Scenario(Model):
 
     @property
     def warm_up_ms(self) -> int:
-        """Time before the start that is simulated as well [ms]."""
+        """Simulated time before the start of the run [ms]."""
         if self.warm_up is None:
             return 0
         return -self._length_ms(self.warm_up, -1)
 
     def _length_ms(self, span: str, sign: int) -> int:
-        """Return how long after the start a span ends [ms].
+        """Return the time from the run's start to the end of a span [ms].
 
-        Before it with a sign of -1.
+        With a sign of -1 the span lies before the start.
         """
         end = end_of(self.start, span, sign)
         if self.facility.time_zone is None or not is_calendar_span(span):
@@ -419,12 +419,12 @@ class Scenario(Model):
 
     @property
     def n_intervals(self) -> int:
-        """Number of intervals of the power series as it is written."""
+        """Number of intervals of the written power series."""
         return self.horizon_ms // self.resolution_ms
 
     @property
     def clock(self) -> RunClock:
-        """Span of the run, and the interval at which it is computed."""
+        """Time span of the run, and the interval of its computation."""
         return RunClock(
             self.start,
             self.facility.zone,
@@ -435,12 +435,12 @@ class Scenario(Model):
 
     @property
     def written_clock(self) -> RunClock:
-        """Span of the run, and the interval at which it is written."""
+        """Time span of the run, and the interval of the written series."""
         return replace(self.clock, step_ms=self.resolution_ms)
 
     @property
     def iteration_s(self) -> float:
-        """Shortest iteration of a synchronous job [s]; infinite where there is none."""
+        """Shortest iteration of a synchronous job [s]; infinite if there is none."""
         result = [math.inf]
         for stream in self.streams.values():
             n_gpus = self.facility.node_type_of(stream.pool).n_gpus
@@ -450,25 +450,25 @@ class Scenario(Model):
 
     @property
     def start_with_zone(self) -> datetime:
-        """Start of the run with the facility's zone."""
+        """Start of the run in the facility's time zone."""
         return self.start.replace(tzinfo=self.facility.zone)
 
     def standing_nodes(self) -> dict[str, InstalledNodes]:
-        """Return the nodes that stand during the run, by pool."""
+        """Return the installed nodes over the run, by pool."""
         return {
             name: pool.standing(self.clock)
             for name, pool in self.facility.pools.items()
         }
 
     def pool_names(self) -> tuple[str, ...]:
-        """Return the pools' names; their order gives the `pool_id` of tables."""
+        """Return the pools' names, in the order of the `pool_id` of tables."""
         return tuple(self.facility.pools)
 
     def ranges(self, given: bool = True) -> dict[str, tuple[float, float]]:
-        """Return the range of each number that has its default, by dotted key.
+        """Return the ranges of all numbers that have their default, by dotted key.
 
-        Node types without nodes, and what no file gave, if `given` is false, are left
-        out.
+        Node types without nodes are left out, and if `given` is false, so are models
+        that no file specifies.
         """
         of_nodes_mw = self.facility.supplied_power_w / W_PER_MW
         used = {pool.node_type for pool in self.facility.pools.values()}
@@ -482,6 +482,6 @@ class Scenario(Model):
         }
 
     def sha256(self) -> str:
-        """Return the hash of all that changes results; name and description do not."""
+        """Return the hash of all that changes results, without name or description."""
         resolved = self.model_dump(mode="json", exclude={"name", "description"})
         return hashlib.sha256(json.dumps(resolved, sort_keys=True).encode()).hexdigest()

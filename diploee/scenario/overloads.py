@@ -1,4 +1,4 @@
-"""Rules for requests above capacity that a stream may name."""
+"""Overload rules: treatment of a stream's requests above its capacity."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from diploee.base.model import Kind, Kinds, default
 
 
 class OverloadSpec(Kind):
-    """Settings for requests above capacity in a scenario."""
+    """Settings of the overload rule in a scenario."""
 
     needs_throughput: ClassVar[bool] = False
     """Whether the measured throughput of an instance must be known."""
@@ -21,26 +21,27 @@ class OverloadSpec(Kind):
         max_rate_rps: float,
         throughput_rps: float,  # noqa: ARG002
     ) -> float:
-        """Return the rate that an instance completes at most [1/s].
+        """Return the maximum completion rate of an instance [1/s].
 
-        `max_rate_rps` is what it is given at most while there are others, R_max of Eqs.
-        4-5 [1/s], `throughput_rps` its measured sustained throughput [1/s].
+        `max_rate_rps` is the maximum rate that the load balancer assigns to an instance
+        while others are free, R_max of Eqs. 4-5 [1/s]. `throughput_rps` is its measured
+        sustained throughput [1/s].
         """
         return max_rate_rps
 
     @property
     def drain_time_s(self) -> float:
-        """Time within which more instances are to serve what waits [s].
+        """Time in which additional instances serve the queue [s].
 
-        0: nothing waits.
+        0 if no requests are queued.
         """
         return 0.0
 
 
 class Degrade(OverloadSpec):
-    """Serve all requests at once.
+    """Rule to serve all requests at once.
 
-    Instances are given more than R_max where they must.
+    If necessary, instances receive more than R_max.
     """
 
     kind: Literal["degrade"] = default(
@@ -49,12 +50,12 @@ class Degrade(OverloadSpec):
     needs_throughput = True
 
     def completion_rate_rps(self, max_rate_rps: float, throughput_rps: float) -> float:  # noqa: ARG002
-        """Return no limit."""
+        """Return infinity: the rate has no limit."""
         return inf
 
 
 class Queue(OverloadSpec):
-    """Keep what is above the throughput waiting, first in, first out."""
+    """Rule to queue requests above the throughput, first in, first out."""
 
     kind: Literal["queue"] = default(
         "queue", "Let what is above the measured throughput wait."
@@ -69,17 +70,17 @@ class Queue(OverloadSpec):
     needs_throughput = True
 
     def completion_rate_rps(self, max_rate_rps: float, throughput_rps: float) -> float:  # noqa: ARG002
-        """Return the measured throughput."""
+        """Return the measured throughput of an instance [1/s]."""
         return throughput_rps
 
     @property
     def drain_time_s(self) -> float:
-        """Time of the scenario."""
+        """Drain time of the queue from the scenario [s]."""
         return self.drain_s
 
 
 class Reject(OverloadSpec):
-    """Leave what is above capacity unserved: R_incomplete of Eq. 6 (section 2.3.2)."""
+    """Rule to reject requests above capacity: R_incomplete of Eq. 6 (section 2.3.2)."""
 
     kind: Literal["reject"] = default(
         "reject", "Leave what is above capacity unserved."

@@ -1,6 +1,6 @@
-"""Loads whose settings and code an entry point names.
+"""Extension loads, whose settings and code come from an entry point.
 
-The core knows their interface alone.
+The core uses only their interface.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ streams."""
 
 
 class LoadSpec(Model):
-    """Settings of a stream of a load that an entry point names."""
+    """Settings of a stream of an extension load."""
 
     pool: str = Field(
         description="Name of an entry of facility.pools; no other stream uses it."
@@ -32,18 +32,18 @@ class LoadSpec(Model):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Files and folders that the stream reads, as the scenario names them."""
+        """Input files and folders of the stream, as named in the scenario."""
         return ()
 
     @property
     @abstractmethod
     def step_ms(self) -> int:
-        """Step of the stream's power, which divides the resolution [ms]."""
+        """Step of the stream's power, a divisor of the resolution [ms]."""
 
 
 @dataclass(frozen=True)
 class LoadKind:
-    """A kind of load that an entry point names."""
+    """Kind of extension load, named by an entry point."""
 
     spec: type[LoadSpec]  # settings of a stream
     metrics: tuple[Metric, ...]  # metrics of all streams
@@ -53,13 +53,13 @@ class LoadKind:
 
 
 def load_kind(key: str) -> LoadKind:
-    """Return the kind of load whose streams stand under a key of a scenario."""
+    """Return the kind of load for a key of a scenario."""
     result: LoadKind = entry_point_objects(LOADS)[key]
     return result
 
 
 class StreamOf:
-    """As metadata of an annotation: a stream of the load under a key of `LOADS`."""
+    """Annotation metadata: a stream of the load under a key of `LOADS`."""
 
     def __init__(self, key: str) -> None:
         self._key = key
@@ -70,7 +70,7 @@ class StreamOf:
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Return the check, which opens the entry point when there is a stream."""
+        """Return the validator, which loads the entry point."""
         return core_schema.no_info_before_validator_function(
             self._read, handler(source)
         )

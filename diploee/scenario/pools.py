@@ -1,4 +1,4 @@
-"""Pools of nodes in a scenario: their types, phases and queues."""
+"""Pools of nodes in a scenario: node types, build-out phases and queues."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _check_hour(value: datetime) -> datetime:
 
 
 class Phase(Model):
-    """Nodes of a pool that stand from a date on."""
+    """Build-out phase: number of nodes of a pool from a date on."""
 
     since: Annotated[datetime, AfterValidator(_check_hour)] = Field(
         description="When they stand, local time, an ISO date such as 2027-01-01."
@@ -55,7 +55,7 @@ class Phase(Model):
 
 
 def _check_phases(phases: tuple[Phase, ...], n_nodes: int) -> None:
-    """Raise `ValueError` unless phases follow each other with more nodes."""
+    """Raise `ValueError` unless phases are in time order with increasing nodes."""
     for before, after in pairwise(phases):
         if after.since <= before.since:
             raise ValueError(
@@ -83,7 +83,7 @@ def _shown(phase: Phase) -> str:
 
 @dataclass(frozen=True)
 class InstalledNodes:
-    """Nodes of a pool that stand in the course of a run."""
+    """Number of installed nodes of a pool over time."""
 
     first: int  # nodes that stand from the start of the simulation on
     # When more come [ms], above 0 and increasing, and how many
@@ -91,17 +91,17 @@ class InstalledNodes:
 
     @property
     def most(self) -> int:
-        """Nodes in place at the end."""
+        """Number of nodes installed at the end."""
         return self.first + sum(n_nodes for _, n_nodes in self.added)
 
     def times(self, factor: int) -> InstalledNodes:
-        """Return the same in slots, of which a node has `factor`."""
+        """Return the number of slots over time, with `factor` slots per node."""
         return InstalledNodes(
             self.first * factor, tuple((ms, n * factor) for ms, n in self.added)
         )
 
     def at(self, times_ms: Int64Array) -> Float64Array:
-        """Return the number of nodes in place at times [ms]."""
+        """Return the number of installed nodes at times [ms]."""
         steps_ms = np.array([time_ms for time_ms, _ in self.added])
         levels = np.cumsum([self.first, *(n_nodes for _, n_nodes in self.added)])
         standing: Float64Array = (
@@ -110,13 +110,13 @@ class InstalledNodes:
         return standing
 
     def node_ms(self, horizon_ms: int, from_ms: int = 0) -> int:
-        """Return the node time of a run of a length, or from before it on [node ms]."""
+        """Return the installed node time of a run, from `from_ms` on [node ms]."""
         later = ((horizon_ms - time_ms) * n_nodes for time_ms, n_nodes in self.added)
         return self.first * (horizon_ms - from_ms) + sum(later)
 
 
 class SchedulerSpec(Kind):
-    """Settings of a pool's queue discipline, a `diploee.schedule.Policy`."""
+    """Settings of a pool's scheduling policy, a `diploee.schedule.Policy`."""
 
     part_of_run: ClassVar[str] = "policy"
 
@@ -128,7 +128,7 @@ SCHEDULERS: Kinds[SchedulerSpec] = Kinds(
 
 
 class Pool(Model):
-    """Nodes of one type that share a queue."""
+    """Pool of nodes of one type that share a queue."""
 
     node_type: str = Field(description="Name of an entry of facility.node_types.")
     n_nodes: Annotated[PositiveInt, Field(le=MAX_NODES), SCALES] = Field(
@@ -181,11 +181,11 @@ class Pool(Model):
 
     @property
     def fewest_nodes(self) -> int:
-        """Nodes of the first phase; all where there are none."""
+        """Number of nodes of the first phase, or all nodes without phases."""
         return self.phases[0].n_nodes if self.phases else self.n_nodes
 
     def standing(self, clock: RunClock) -> InstalledNodes:
-        """Return how many of the nodes stand in the course of a run."""
+        """Return the number of installed nodes over the run."""
         if self.phases is None:
             return InstalledNodes(self.n_nodes)
         times_ms = [clock.wall.time_ms(phase.since) for phase in self.phases]
@@ -232,7 +232,7 @@ NODE_PRESETS = {
 
 
 class NodeType(Model):
-    """A kind of server node, with its rated power and idle draw."""
+    """Type of server node, with rated power and idle power."""
 
     preset: str | None = optional(
         (
@@ -268,7 +268,7 @@ class NodeType(Model):
     )
 
     def unused_keys(self) -> tuple[str, ...]:
-        """Return the preset where none is named."""
+        """Return the keys without effect: the preset if none is named."""
         return ("preset",) if self.preset is None else ()
 
     @model_validator(mode="before")
@@ -278,7 +278,7 @@ class NodeType(Model):
 
     @property
     def rated_power_w(self) -> float:
-        """Sum of the devices' thermal design power [W]."""
+        """Rated power: sum of the devices' thermal design power [W]."""
         return self.n_gpus * self.gpu_tdp_w + self.n_cpus * self.cpu_tdp_w
 
     @overload
@@ -286,7 +286,7 @@ class NodeType(Model):
     @overload
     def ac_power_w(self, device_power_w: Float64Array) -> Float64Array: ...
     def ac_power_w(self, device_power_w: Any) -> Any:
-        """Return what a node draws at its AC input for a power of its devices [W]."""
+        """Return the power at a node's AC input for a power of its devices [W]."""
         if self.ac_power is None:
             return device_power_w
         return self.ac_power.ac_power_w(

@@ -1,6 +1,6 @@
-"""Recurring training jobs with energy knobs (Zeus).
+"""Recurring training jobs with energy knobs: batch size and power limit (Zeus).
 
-Traces, optimizers and what runs on a node.
+Traces, optimizers and node settings.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from diploee.base.model import KINDS, Kinds, Model, Share, StatefulKind, default
 
 
 class BatchSizeOptimizer(StatefulKind):
-    """Chooses the batch size of each recurrence; here always the same."""
+    """Optimizer of the batch size of each recurrence; this class keeps it fixed."""
 
     goes_with: ClassVar[str] = "jit"
     """The power limit optimizer beside it where none is named."""
@@ -31,16 +31,16 @@ class BatchSizeOptimizer(StatefulKind):
         return self._batch_size
 
     def observe(self, batch_size: int, cost_j: float, converged: bool) -> None:
-        """Learn the cost [J] of an ended recurrence, without `runtime_ratio`.
+        """Record the cost [J] of an ended recurrence, without `runtime_ratio`.
 
         Observations may come late and in another order than the predictions, and also
-        of recurrences that overlapped and took no prediction; one that was stopped
+        from overlapping recurrences without a prediction. A recurrence that was stopped
         early has not converged.
         """
 
 
 class PowerLimitOptimizer(StatefulKind):
-    """Chooses the power limit of each recurrence, once its batch size is known."""
+    """Optimizer of the power limit of each recurrence, given its batch size."""
 
     _limit_w: dict[int, float] = PrivateAttr(default_factory=dict)
 
@@ -51,7 +51,7 @@ class PowerLimitOptimizer(StatefulKind):
     def observe(
         self, batch_size: int, power_limit_w: float, cost_per_epoch_j: float
     ) -> None:
-        """Learn an epoch's cost [J] at a limit [W], profiled or recurred."""
+        """Record an epoch's cost [J] at a limit [W], profiled or recurred."""
 
 
 BATCH_SIZE_OPTIMIZERS = Kinds(
@@ -66,7 +66,7 @@ POWER_LIMIT_OPTIMIZERS = Kinds(
 
 
 class ZeusSpec(Model):
-    """Rules by which recurring jobs choose batch size and power limit."""
+    """Settings of the batch size and power limit optimizers of recurring jobs."""
 
     batch_size_optimizer: Annotated[
         SerializeAsAny[BatchSizeOptimizer], BATCH_SIZE_OPTIMIZERS
@@ -95,14 +95,14 @@ class ZeusSpec(Model):
 
     @property
     def limit(self) -> PowerLimitOptimizer | float:
-        """The power limit optimizer, or that of the batch size optimizer."""
+        """Power limit optimizer, explicit or from the batch size optimizer."""
         if self.power_limit is not None:
             return self.power_limit
         return POWER_LIMIT_OPTIMIZERS.read(self.batch_size_optimizer.goes_with)
 
 
 class RecurringTraining(ZeusSpec):
-    """Training jobs that recur, while an optimizer learns their energy knobs."""
+    """Recurring training jobs whose energy knobs are optimized over time."""
 
     train: str | None = unset(
         "Zeus' train trace (summary_train.csv), a file relative to the scenario file; "

@@ -1,6 +1,6 @@
-"""Settings of what leaves the grid on a voltage dip.
+"""Ride-through settings: the load that disconnects on a voltage dip.
 
-Stages, recovery and counter of a block.
+Voltage stages, recovery and dip counter of a block of load.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Side = Literal["under", "over"]
 def shortest_dip_s(level: float, time_s: float, residual: float, tau_s: float) -> float:
     """Return the shortest dip from 1 pu to a residual that trips a stage [s].
 
-    The filter remembers a dip, so it may end before the stage trips; over-voltages
-    alike. Infinite where the residual isn't beyond the level.
+    The voltage filter has memory, so that a dip may end before the stage trips. The
+    same applies to over-voltages. Infinite if the residual does not cross the level.
     """
     if (1 - level) * (level - residual) < 0 or level == residual:
         return inf
@@ -43,7 +43,7 @@ def shortest_dip_s(level: float, time_s: float, residual: float, tau_s: float) -
 
 
 class VoltageStage(Model):
-    """A stage of a voltage curve: transfers a fraction once its timer has run."""
+    """Stage of a voltage curve: a fraction that transfers after a time delay."""
 
     voltage_pu: PerUnit = Field(
         description="Voltage that it picks up beyond, strictly [pu]."
@@ -68,7 +68,7 @@ class VoltageStage(Model):
 
 
 class Recovery(Model):
-    """When and how a block returns."""
+    """Conditions and ramp of a block's return to the grid."""
 
     voltage_pu: Share = Field(
         description="Voltage at or above which its clock runs [pu]."
@@ -95,7 +95,7 @@ class Recovery(Model):
 
 
 class DipCounter(Model):
-    """A rule that transfers a block for good after several dips."""
+    """Rule that transfers a block permanently after several dips."""
 
     n: Annotated[int, Field(ge=1, le=1_000)] = Field(description="Dips that latch it.")
     window_s: Seconds = Field(description="Time within which they count [s].")
@@ -108,7 +108,7 @@ class DipCounter(Model):
 
 
 class RideThrough(Model):
-    """Settings of a block of load, such as all that hangs behind UPS of one setting."""
+    """Ride-through settings of a block of load, such as all load of one UPS type."""
 
     of: str | None = optional(
         "Load that the block is part of: a pool, it (all pools, with their supplies), "

@@ -1,6 +1,6 @@
-"""Streams of inference requests.
+"""Inference request streams: services, capacity and overload.
 
-Services, their capacity and what happens at overload.
+Each service has its power model, its latency limit and its flexibility.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _COLD = BeforeValidator(lambda value: "cold" if value == "idle" else value)
 
 
 class LogisticCurve(Model):
-    """Coefficients of ``y = b0 + L / (1 + exp(-k (log2(batch) - x0)))`` (OpenG2G)."""
+    """Logistic fit ``y = b0 + L / (1 + exp(-k (log2(batch) - x0)))`` (OpenG2G)."""
 
     L: Coefficient = Field(description="Upper less lower asymptote [unit of y].")
     k: Annotated[float, Field(gt=0, le=1e3)] = Field(description="Steepness [1].")
@@ -75,7 +75,7 @@ class LogisticCurve(Model):
 
 
 class LogisticService(Model):
-    """Power, latency and throughput of one replica against its batch size."""
+    """Power, latency and throughput of one replica as functions of batch size."""
 
     power_w: LogisticCurve = Field(description="Mean power of the replica's GPUs [W].")
     itl_ms: LogisticCurve = Field(description="Inter-token latency [ms].")
@@ -111,7 +111,7 @@ class LogisticService(Model):
 
 
 class BatchPowerModel(Model):
-    """Power of a served model by size, precision, GPU, and sequences in flight.
+    """GPU power of a served model from size, precision, type and open requests.
 
     `diploee.loads.services.batch_power_model` has the equation; docs/serving.md its
     residuals.
@@ -163,14 +163,14 @@ class BatchPowerModel(Model):
 
     @property
     def has_speeds(self) -> bool:
-        """Whether a request's stay follows from speeds, not a latency curve."""
+        """True if a request's duration follows from speeds, not a latency curve."""
         return self.time_per_token_s is not None
 
 
 class LatencyCap(Model):
-    """A latency that a service keeps.
+    """Latency limit of a service.
 
-    The measured curve turns it into a request rate (Eq. 5).
+    The measured curve converts it to a request rate (Eq. 5).
     """
 
     metric: LatencyMetric = default(
@@ -184,7 +184,7 @@ class LatencyCap(Model):
 
 
 class ServiceFlexibility(Model):
-    """How a service answers the events of `flexibility.events`."""
+    """Response of a service to the events of `flexibility.events`."""
 
     power_limit: Annotated[float, Field(ge=0.5, lt=1)] = Field(
         description=(
@@ -199,7 +199,7 @@ class ServiceFlexibility(Model):
 
 
 class Service(Model):
-    """One kind of request, answered by model instances on nodes reserved for it."""
+    """Service: one kind of request, served by instances on reserved nodes."""
 
     probability: Share | None = unset(
         "Share of the stream's requests; that of its replay, where it has its own."
@@ -345,11 +345,12 @@ class Service(Model):
 
 
 class Fluctuation(Model):
-    """How the request rate scatters about its calendar.
+    """Random fluctuation of the request rate around its calendar.
 
-    Stationary, positive, with mean 1. At another rate R the part of independent users
-    has the relative variance ``(1 - common_share) relative_std**2 reference_rate_rps /
-    R``, and the Poisson noise of the requests comes on top; the common part stays.
+    Stationary, positive, with mean 1. At another rate R the component of independent
+    users has the relative variance ``(1 - common_share) relative_std**2
+    reference_rate_rps / R``, and the Poisson noise of the requests is added. The common
+    component does not depend on R.
     """
 
     relative_std: Annotated[float, Field(ge=0, le=10)] = Field(
@@ -379,7 +380,7 @@ class Fluctuation(Model):
 
 
 class RequestStream(Model):
-    """Inference requests to the services of one pool."""
+    """Stream of inference requests to the services of one pool."""
 
     pool: str = Field(
         description="Name of an entry of facility.pools; no other stream uses it."
@@ -479,15 +480,15 @@ class RequestStream(Model):
 
     @property
     def has_own_replays(self) -> bool:
-        """Whether each service replays a trace of its own."""
+        """True if each service replays its own trace."""
         return any(service.replay is not None for service in self.services.values())
 
     def replay_of(self, service: str) -> RequestReplay | None:
-        """Return what a service replays: a trace of its own, or the stream's."""
+        """Return the replay of a service: its own trace, or the stream's."""
         return self.services[service].replay or self.replay
 
     def replays(self, stream: str) -> dict[str, RequestReplay]:
-        """Return what is replayed, by stream or ``<stream>.<service>``."""
+        """Return the replays, by stream or ``<stream>.<service>``."""
         own = {
             f"{stream}.{name}": of.replay
             for name, of in self.services.items()
@@ -497,7 +498,7 @@ class RequestStream(Model):
 
     @property
     def fluctuating(self) -> Fluctuation | None:
-        """The fluctuation, from whichever key gives it."""
+        """Fluctuation of the request rate, from either key."""
         if self.minute_jitter_relative_std > 0:
             return Fluctuation(relative_std=self.minute_jitter_relative_std)
         return self.fluctuation

@@ -1,6 +1,6 @@
-"""A first scenario of one's own.
+"""Starter scenario of `diploee init`: a metered colocation site from seven answers.
 
-Tenants at a meter, from seven answers and what ships.
+All other values come from the shipped scenario.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ of 8."""
 
 
 class SiteAnswers(Model):
-    """Answers to the questions of `diploee init`."""
+    """Answers to the seven questions of `diploee init`."""
 
     poi_mw: Annotated[float, Field(gt=0, le=100_000)] = default(
         20.0, "Power at the meter with all nodes at their ratings [MW]."
@@ -69,7 +69,7 @@ class SiteAnswers(Model):
 
 
 def starter_text(site: SiteAnswers, name: str, n_nodes: int) -> str:
-    """Return a commented scenario file of a site."""
+    """Return the text of a commented scenario file of a site."""
     pools = _pools(site, n_nodes)
     spare = _spares(pools["pretraining"])
     is_fixed = site.time_zone[:1] in "+-"
@@ -112,7 +112,7 @@ def starter_text(site: SiteAnswers, name: str, n_nodes: int) -> str:
 
 
 def _pools(site: SiteAnswers, n_nodes: int) -> dict[str, int]:
-    """Return the nodes of each pool; one that is asked for at all has two."""
+    """Return the nodes of each pool, at least two in each requested pool."""
     let = max(round(n_nodes * site.colocation_share), 2) if site.colocation_share else 0
     trained = max(round(n_nodes * site.training_share), 2) if site.training_share else 0
     trained = min(trained, n_nodes - let)
@@ -127,13 +127,13 @@ def _pools(site: SiteAnswers, n_nodes: int) -> dict[str, int]:
 
 
 def _spares(n_nodes: int) -> int:
-    """Return the spare nodes that a synchronous job on about `n_nodes` nodes holds."""
+    """Return the spare nodes of a synchronous job on about `n_nodes` nodes."""
     job = {"n_nodes": n_nodes or 1, "period_s": 6, "work_days": 120}
     return SynchronousJob(**job, failures_per_1000_node_days=FAILURES).spares(n_nodes)
 
 
 def _colocation(n_nodes: int) -> str:
-    """Return the jobs and the calendar of `colocation_10mw`, as they ship."""
+    """Return the jobs and the calendar of the shipped `colocation_10mw`."""
     text = shipped("scenario")["colocation_10mw"].read_text("utf-8")
     jobs = text[text.index("    # Job mix:") :]
     shares = _fitting({2: 0.5, 4: 0.25, 8: 0.15, 16: 0.1}, n_nodes)
@@ -142,7 +142,7 @@ def _colocation(n_nodes: int) -> str:
 
 
 def _fitting(shares: dict[int, float], n_nodes: int) -> dict[int, float]:
-    """Return shares of jobs by width, the too wide as the widest left."""
+    """Return fractions of jobs by node count; too large jobs get the largest count."""
     widest = max((width for width in WIDTHS if width <= n_nodes), default=WIDTHS[0])
     result: dict[int, float] = {}
     for width, share in shares.items():
@@ -151,7 +151,7 @@ def _fitting(shares: dict[int, float], n_nodes: int) -> dict[int, float]:
 
 
 def _classes(n_nodes: int) -> str:
-    """Return the job classes, of 4 and 16 nodes where the pool has them."""
+    """Return the job classes, with 4 and 16 nodes if the pool is large enough."""
     duration, lines = f"&hours {_HOURS}", []
     for width, share in _fitting({4: 0.6, 16: 0.4}, n_nodes).items():
         lines += [

@@ -1,7 +1,7 @@
-"""Large synchronous training jobs.
+"""Large synchronous training jobs, whose GPUs change power together.
 
-What all their GPUs do at once, and what interrupts them. A figure has its source in its
-description; what that calls assumed has none.
+Settings of their iterations, phases, checkpoints and failures. Each value has its
+source in its description; values described as assumed have none.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ Amount = Annotated[float, Field(gt=0, le=1e18)]
 
 
 class SecondDip(Model):
-    """A second, shorter fall of power in every iteration, as a pipeline's flush."""
+    """Second, shorter power dip in each iteration, such as a pipeline flush."""
 
     at: Share = uncertain(
         0.5, "Where it begins, as a part of the iteration", (0.3, 0.7)
@@ -97,9 +97,9 @@ class SecondDip(Model):
 
 
 class MicroSteps(Model):
-    """Micro-steps of an iteration, as with accumulated gradients.
+    """Micro-steps of an iteration, such as gradient accumulation steps.
 
-    Its high level falls in each.
+    The high power level dips once in each.
     """
 
     count: Annotated[int, Field(ge=2, le=1_000)] = Field(
@@ -117,11 +117,11 @@ class MicroSteps(Model):
 
 
 class GpuNoise(Model):
-    """White noise of training GPUs' power, in parts of TDP per root hertz.
+    """White noise of training GPUs' power, as a fraction of TDP per root hertz.
 
-    8 H100 that trained a GPT had 143 to 360 W^2/Hz in common and 33 to 55 W^2/Hz each
-    its own (grantwilkins/training_profile, computed): 0.017 to 0.027 and 0.008 to 0.011
-    of 700 W.
+    8 H100 that trained a GPT had 143 to 360 W^2/Hz of common noise and 33 to 55 W^2/Hz
+    of independent noise (grantwilkins/training_profile, computed): 0.017 to 0.027 and
+    0.008 to 0.011 of 700 W.
     """
 
     common: Share = uncertain(
@@ -145,7 +145,7 @@ class GpuNoise(Model):
 
 
 class CheckpointStore(Model):
-    """A store that is fast, with checkpoint_write_s, or slow, as with a full cache."""
+    """Checkpoint storage that is fast, or slow at times, as with a full cache."""
 
     slow_s: Seconds = uncertain(
         56.2,
@@ -171,7 +171,7 @@ class CheckpointStore(Model):
 
 
 class SynchronousJob(Model):
-    """One training job whose GPUs all work, wait and fail together."""
+    """Training job whose GPUs all compute, wait and fail together."""
 
     preset: str | None = optional(
         (
@@ -432,14 +432,14 @@ class SynchronousJob(Model):
         return self
 
     def unused_keys(self) -> set[str]:
-        """Return the keys that have no effect, as phases are given."""
+        """Return the keys without effect because phases are specified."""
         return set() if self.phases is None else DRAWN
 
     def lower_end(self, gpus_per_node: int) -> SynchronousJob | None:
         """Return the job with the slowest lag and edges of their ranges.
 
-        None if both are given. It swings least of what is known. Edges stay where
-        iterations are too short for others.
+        It has the smallest fluctuations in the ranges. None if lag and edges are both
+        specified. Edges are unchanged if iterations are too short for slower edges.
         """
         keys = {"lag_s", "edge_s"} - self.model_fields_set
         if not keys or self.nodes(gpus_per_node) < 2:
@@ -454,7 +454,7 @@ class SynchronousJob(Model):
         return slow
 
     def corners(self) -> list[tuple[float, float]]:
-        """Return the corners of an iteration in parts of it, and levels from each."""
+        """Return an iteration's corners as fractions of it, and levels from each."""
         levels = [(0.0, self.high), (self.duty, self.low)]
         if (dip := self.second_dip) is not None:
             levels[1:1] = [(dip.at, dip.level), (dip.at + dip.length, self.high)]
@@ -474,7 +474,7 @@ class SynchronousJob(Model):
         return levels
 
     def write_s(self) -> float:
-        """Return the mean stall of a checkpoint [s].
+        """Mean stall of a checkpoint [s].
 
         A store is fast as often as it is slow.
         """
@@ -492,7 +492,7 @@ class SynchronousJob(Model):
         return self.name or self.preset or f"job{number}"
 
     def iteration_s(self, n_gpus: int) -> float:
-        """Return an iteration's length on `n_gpus` [s], T = 6 P tokens / (n FLOP/s)."""
+        """Return an iteration's length [s], T = 6 P tokens / (n FLOP/s)."""
         if self.period_s is not None:
             return self.period_s
         assert self.parameters and self.tokens_per_step and self.tflops_per_gpu
@@ -500,7 +500,7 @@ class SynchronousJob(Model):
         return flop / (n_gpus * self.tflops_per_gpu * 1e12)
 
     def work_s(self, n_gpus: int) -> float:
-        """Return the training that is to be done on `n_gpus` GPUs [s]."""
+        """Return the required training time on `n_gpus` GPUs [s]."""
         if self.phases is not None:
             pairs = itertools.pairwise(self.phases)
             return sum(
@@ -513,28 +513,28 @@ class SynchronousJob(Model):
         return self.tokens / self.tokens_per_step * self.iteration_s(n_gpus)
 
     def nodes(self, gpus_per_node: int) -> int:
-        """Return the nodes that train."""
+        """Return the number of nodes that train."""
         return self.n_nodes or -(-(self.n_gpus or 0) // max(gpus_per_node, 1))
 
     def spares(self, n_nodes: int) -> int:
-        """Return the spare nodes of a job on `n_nodes` nodes."""
+        """Return the number of spare nodes of a job on `n_nodes` nodes."""
         if self.spare_nodes is not None:
             return self.spare_nodes
         broken = self.repair_s / self.mttf_s(n_nodes)
         return math.ceil(broken + 3 * math.sqrt(broken))
 
     def mttf_s(self, n_nodes: int) -> float:
-        """Return the mean time to a failure of a job on `n_nodes` nodes [s].
+        """Return the mean time to failure of a job on `n_nodes` nodes [s].
 
-        Infinite at rate 0.
+        Infinite at a failure rate of 0.
         """
         per_day = n_nodes * self.failures_per_1000_node_days / 1000
         return S_PER_DAY / per_day if per_day and self.phases is None else math.inf
 
     def interval_s(self, n_nodes: int) -> float:
-        """Return the training between two checkpoints [s].
+        """Return the training time between two checkpoints [s].
 
-        Infinite where there are none.
+        Infinite without checkpoints.
         """
         if self.checkpoint_interval == "none":
             return math.inf
@@ -543,9 +543,9 @@ class SynchronousJob(Model):
         return float(self.checkpoint_interval)
 
     def problem(self, n_gpus_per_node: int) -> tuple[str, str] | None:
-        """Return key and text of a setting that does not fit on these nodes.
+        """Return key and text of a setting that does not fit the nodes.
 
-        None if all do.
+        None if all settings do.
         """
         n_nodes = self.nodes(n_gpus_per_node)
         n_gpus = n_nodes * n_gpus_per_node
@@ -592,7 +592,7 @@ class SynchronousJob(Model):
 
 
 class SynchronousTraining(Model):
-    """Large synchronous training jobs of one stream, submitted one by one."""
+    """Stream of large synchronous training jobs, submitted one after another."""
 
     jobs: tuple[SynchronousJob, ...] = Field(
         min_length=1, description="The jobs in the order in which they are submitted."

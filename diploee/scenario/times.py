@@ -1,7 +1,7 @@
-"""Times as users write them.
+"""Times in users' notation: durations, dates, and the calendar of rates.
 
-Lengths such as ``0.1 s`` and ``1 year``, dates, and the calendar. A calendar says how
-the rate of jobs or requests varies over the week and the year.
+Durations are such as ``0.1 s`` and ``1 year``. A calendar is the variation of the rate
+of jobs or requests over the week and the year.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _split(text: object, units: Iterable[str], example: str) -> tuple[float, str
 
 
 def parse_resolution_ms(text: object) -> int:
-    """Return a resolution such as ``"60 s"`` in milliseconds."""
+    """Convert a resolution such as ``"60 s"`` to milliseconds."""
     number, unit = _split(text, ("ms", "s", "min", "h"), "60 s")
     span_ms = round(number * _FIXED_MS[unit], 6)
     if (
@@ -82,7 +82,7 @@ def parse_resolution_ms(text: object) -> int:
 
 
 def parse_step_ms(text: str) -> int:
-    """Return a step such as ``"15 min"`` in milliseconds."""
+    """Convert a step such as ``"15 min"`` to milliseconds."""
     try:
         return parse_resolution_ms(text)
     except ValueError as error:
@@ -90,13 +90,13 @@ def parse_step_ms(text: str) -> int:
 
 
 def steps_ms(resolution_ms: int) -> Iterator[int]:
-    """Yield the steps of which a resolution is made, from the coarsest on."""
+    """Yield the allowed steps that divide a resolution, the coarsest first [ms]."""
     units = resolution_ms // PROFILE_STEP_MS
     yield from (resolution_ms // n for n in range(1, units + 1) if units % n == 0)
 
 
 def _parse_span_ms(text: object) -> int:
-    """Return a span of fixed length such as ``"30 min"`` in milliseconds."""
+    """Convert a span of fixed length such as ``"30 min"`` to milliseconds."""
     number, unit = _split(text, _FIXED_MS, "30 min")
     span_ms = round(number * _FIXED_MS[unit], 6)
     if span_ms % 1 or span_ms <= 0:
@@ -125,15 +125,16 @@ def span_ms(text: str) -> int:
 
 
 def is_calendar_span(duration: str) -> bool:
-    """Tell whether a span is of months or years, whose length follows the calendar."""
+    """Return True if a span is in months or years, of variable length."""
     return _split(duration, _UNITS, "1 year")[1] in _CALENDAR_MONTHS
 
 
 def end_of(start: datetime, duration: str, sign: int = 1) -> datetime:
     """Return the end of a span that starts at a date.
 
-    Months and years follow the calendar. A start on a day that the last month does not
-    have ends on that month's last day. With a sign of -1 the span lies before the date.
+    Months and years follow the calendar. If the last month does not have the day of the
+    start, the span ends on that month's last day. With a sign of -1 the span lies
+    before the date.
     """
     number, unit = _split(duration, _UNITS, "1 year")
     if unit in _FIXED_MS:
@@ -189,7 +190,7 @@ Moment = Annotated[datetime, AfterValidator(_check_moment)]
 
 
 def _check_country(text: str) -> str:
-    """Return a country such as ``US``, or a subdivision such as ``DE-BY``."""
+    """Return a checked country such as ``US``, or subdivision such as ``DE-BY``."""
     country, dash, part = text.partition("-")
     known: dict[str, list[str]] = _package().list_supported_countries()
     if country not in known:
@@ -201,7 +202,7 @@ def _check_country(text: str) -> str:
 
 @lru_cache(maxsize=64)
 def holidays_of(text: str, first_year: int, last_year: int) -> Int64Array:
-    """Return the years' public holidays as days since 1970-01-01, if known."""
+    """Return a country's public holidays as days since 1970-01-01, or None."""
     country, _, part = text.partition("-")
     years = range(first_year, last_year + 1)
     result = _package().country_holidays(country, subdiv=part or None, years=years)
@@ -260,10 +261,10 @@ MAX_WEEKS_RELATIVE_STD = 2
 
 
 class WeekToWeek(Model):
-    """How weeks differ: a random factor on the rate, of mean 1 over each year.
+    """Random variation between weeks: a factor on the rate, of mean 1 over each year.
 
-    It is drawn for each calendar week, at its middle, and linear between. The same
-    weeks have the same factors however long the run is.
+    It is drawn for the middle of each calendar week and interpolated linearly. The same
+    weeks have the same factors for any length of the run.
     """
 
     relative_std: Annotated[float, Field(ge=0, le=MAX_WEEKS_RELATIVE_STD)] = Field(
@@ -284,11 +285,11 @@ class WeekToWeek(Model):
 class Calendar(Model):
     """Relative rates by hour of the week and by month, in the facility's local time.
 
-    Rates go in a line without a jump; each hour has the mean that its weight says. Only
-    ratios matter: the weights are normalised so that their mean over the run is 1, or
-    over warm-up and run where the run is shorter than the day, week or year in which
-    they repeat. The factor of `week_to_week` is not, but over a calendar year; a target
-    utilization is met.
+    Rates are piecewise linear without jumps; each hour's mean equals its weight. Only
+    ratios matter: the weights are normalised so that their mean is 1 over the run, or
+    over warm-up and run if the run is shorter than the day, week or year in which they
+    repeat. The factor of `week_to_week` is normalised over a calendar year instead; a
+    target utilization is met.
     """
 
     hour_of_week: HourOfWeekWeights | None = unset(
@@ -333,7 +334,7 @@ class Calendar(Model):
 
     @property
     def holiday_weekday(self) -> int:
-        """Day of the week whose weights hold on holidays, 0 for Monday."""
+        """Weekday whose weights apply on holidays, 0 for Monday."""
         return get_args(Weekday).index(self.holiday_as)
 
     def month_weights(self) -> tuple[float, ...]:

@@ -1,8 +1,7 @@
-"""YAML of users, with the line of every key, so that an error can name its place.
+"""YAML reader that records the line of every key, for errors with file and line.
 
-All YAML that a user writes comes in here, files and values of ``--set`` alike, and
-within bounds: a text of a few lines may stand for gigabytes through its anchors, merge
-keys and tags.
+All YAML of users is read here, files and values of ``--set`` alike, and within bounds:
+a text of a few lines may expand to gigabytes through its anchors, merge keys and tags.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _TAG = "tag:yaml.org,2002:"
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses, at their line, what has no plain meaning.
+    """YAML loader that rejects values without a plain meaning, with their line.
 
     Tags, half characters, 2018-13-01.
     """
@@ -84,13 +83,13 @@ _Loader.add_constructor(f"{_TAG}value", lambda _, node: node.value)
 
 
 def read_value(text: str, name: str) -> Any:
-    """Return a single value such as that of ``--set``, as a scenario file has it."""
+    """Return a single value such as that of ``--set``, parsed as in a file."""
     return _parse(text, lambda _: name)[0]
 
 
 @cache
 def presets(kind: str) -> dict[str, Any]:
-    """Return the keys that each name of a kind stands for."""
+    """Return the settings of each named preset of a kind."""
     path = Path(__file__).with_name("presets") / f"{kind}.yaml"
     result: dict[str, Any] = read_text(path.read_text("utf-8"))[0]
     return result
@@ -99,7 +98,7 @@ def presets(kind: str) -> dict[str, Any]:
 def load_yaml_with_lines(
     path: Path, such_as: str, kinds: type | tuple[type, ...] = dict
 ) -> tuple[Any, dict[KeyPath, int]]:
-    """Read a YAML file."""
+    """Read a YAML file into data and the line of every key."""
     try:
         if path.exists() and not path.is_file():  # a pipe would wait for ever
             raise ScenarioError([f"{path}: is no file of text; give a YAML file"])
@@ -128,7 +127,7 @@ def read_text(
     such_as: str = "keys such as 'name:'",
     kinds: type | tuple[type, ...] = dict,
 ) -> tuple[Any, dict[KeyPath, int]]:
-    """Read YAML from memory; errors name its source and the line."""
+    """Read YAML text; errors name its source and the line."""
     data, lines = _parse(text, lambda line: f"{source}{f':{line}' if line else ''}")
     if not isinstance(data, kinds):
         problem = f": is empty; expected {such_as}"
@@ -139,7 +138,7 @@ def read_text(
 
 
 def _parse(text: str, where: Any) -> tuple[Any, dict[KeyPath, int]]:
-    """Return data and lines; `where` names the place of a line."""
+    """Return data and lines; `where` returns the name of a line."""
     lines: dict[KeyPath, int] = {(): 1}
     try:
         loader = _Loader(text)
@@ -190,11 +189,11 @@ def _collect(
     lines: dict[KeyPath, int],
     inside: frozenset[int],
 ) -> Iterator[tuple[int, str]]:
-    """Note the line of every key and item.
+    """Record the line of every key and item of a node.
 
-    Yield what is wrong as line and ``key: problem``. An alias is entered as if its
-    content stood there, so that the entries noted are those that the file stands for. A
-    merge key counts as a key: given twice, it would double what it merges.
+    Yields problems as line and ``key: problem``. An alias is recorded as if its content
+    were at its position, so that the entries count the expanded size of the file. A
+    merge key counts as a key: if given twice, it would double the merged content.
     """
     if id(node) in inside:
         raise _problem("an alias holds itself", node)
@@ -230,7 +229,7 @@ def _key(node: yaml.Node) -> str | int:
 
 
 def located(source: object, lines: Mapping[KeyPath, int], key_path: KeyPath) -> str:
-    """Return a key of a file in words, ``site.yaml:7 streams.training.pool``."""
+    """Return the label of a key of a file, ``site.yaml:7 streams.training.pool``."""
     at = key_path
     while at not in lines and at:  # the nearest key above it that the file has
         at = at[:-1]

@@ -1,1 +1,1 @@
-"""A prepared site through time: pipeline, run folder, forecast, plausibility."""
+"""Simulation of a prepared site: pipeline, run folder, cost forecast, plausibility."""

@@ -1,4 +1,4 @@
-"""Expected time, memory and disk of a run, from the number of its jobs and services."""
+"""Forecast of a run's time, memory and disk space, from its jobs and services."""
 
 from __future__ import annotations
 
@@ -56,10 +56,11 @@ B_PER_BLOCK_INTERVAL = 900
 
 @cache
 def slowness() -> float:
-    """Return a fixed task's time here over that where rates were measured.
+    """Return this machine's time for a fixed task over that of the reference machine.
 
-    As a run does, it keeps a queue in Python, computes, and reads memory out of order.
-    It takes no new memory: what that costs depends on what the process had before.
+    Like a run, the task keeps a queue in Python, computes, and reads memory out of
+    order. It allocates no new memory, because the cost of that depends on the history
+    of the process.
     """
     times_s, given = [], np.arange(1_000_000.0)
     order = np.arange(given.size) * 7_919 % given.size
@@ -78,13 +79,13 @@ def slowness() -> float:
 
 
 def duration(time_s: float) -> str:
-    """Return a time in words, as far as it is known."""
+    """Return the text of a duration, rounded to the forecast's accuracy."""
     return f"{time_s:.0f} s" if time_s < 120 else f"{time_s / 60:.0f} min"
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Expected time, memory and disk of a run, within a factor of about 1.5."""
+    """Expected time, memory and disk space of a run, within a factor of about 1.5."""
 
     time_s: float  # [s]
     # Largest memory, and size of the run folder [MB]
@@ -92,7 +93,7 @@ class Forecast:
     disk_mb: float
 
     def words(self) -> str:
-        """Return it as one line."""
+        """Return the forecast as one line of text."""
         memory, disk = (
             f"{mb:,.0f} MB" if mb < 1000 else f"{mb / 1000:,.1f} GB"
             for mb in (self.memory_mb, self.disk_mb)
@@ -103,7 +104,7 @@ class Forecast:
 def forecast_of(
     site: PreparedSite, jobs_per_day: float, plans: Sequence[ServicePlan]
 ) -> Forecast:
-    """Return what a run takes, by its number of jobs and pieces of services."""
+    """Return the forecast of a run from its number of jobs and service segments."""
     scenario, clock = site.scenario, site.scenario.clock
     n_jobs = int(jobs_per_day * clock.simulated_ms / MS_PER_DAY)
     n_spans = len(scenario.streams) * len(draw_spans(clock))

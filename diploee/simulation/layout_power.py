@@ -1,10 +1,10 @@
-"""Where power is drawn: nodes that loads hold, and power of racks, rows and halls.
+"""Power by location: nodes allocated to loads, and power of racks, rows and halls.
 
-`NodeAllocations` assigns nodes to the segments of a run's loads; `LayoutPower` divides
-the segments over racks, rows and halls, whose power `diploee.power` then computes as it
-does that of pools. ASSUMPTION: the nodes of a load draw alike, each its part of their
-sum [J]: racks are as coherent as they can be within a load, and each by itself swings
-at least as much as here.
+`NodeAllocations` assigns nodes to the segments of a run's loads. `LayoutPower` divides
+the segments over racks, rows and halls, and `diploee.power` then computes their power
+like that of pools. ASSUMPTION: all nodes of a load draw the same fraction of its power
+[J]. Racks of a load are then fully coherent, and the power of a real rack fluctuates at
+least as much.
 """
 
 from __future__ import annotations
@@ -61,18 +61,18 @@ VALUES_OF_BLOCK = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class _Played:
-    """Segments, and which of their owner's slots play them, from one on."""
+    """Segments, and the slots of their owner that play them."""
 
     segments: Segments
     first: Int64Array
     n_slots: Int64Array
 
     def on_nodes(self, rows: HeldNodes) -> tuple[Int64Array, ...]:
-        """Return which of them play on which rows, and the nodes and slots there.
+        """Return the pairs of segments and node rows that overlap.
 
-        Those are rows of the segments and of `rows`, the first node and that behind the
-        last, and the number of slots. Nodes that count as busy are the first of those
-        that play.
+        Each pair has the index of the segment, the index of the row in `rows`, the
+        first node and the end of the node range, and the number of slots. The first
+        nodes of an owner that plays a segment count as busy.
         """
         of, end = self.segments, self.first + self.n_slots
         order = np.argsort(rows.owner, kind="stable")
@@ -96,9 +96,9 @@ class _Played:
 
 
 class NodeAllocations:
-    """The nodes that each load of a line holds, window after window.
+    """Node allocations of each load of a pipeline, window by window.
 
-    `sinks` take the nodes that were given back in a window.
+    `sinks` take the allocations that ended in a window.
     """
 
     def __init__(self, line: Pipeline) -> None:
@@ -145,19 +145,19 @@ class NodeAllocations:
 
     @property
     def held(self) -> HeldNodes:
-        """The nodes that are held by now, until when their stretches end."""
+        """Current node allocations, up to the latest known end of each."""
         return _joined([pool.held for pool in self._pools])
 
     @property
     def rows(self) -> HeldNodes:
-        """The nodes that were held in the last window."""
+        """Node allocations of the last window."""
         return concat([self._given_back, self.held])
 
     def _keep(self, window: JobWindow) -> None:
         self._started = window.started
 
     def _take(self, parts: Sequence[Segments], begin_ms: int, end_ms: int) -> None:
-        """Place what starts in a window, and keep what is played in it."""
+        """Allocate nodes to loads that start in a window; keep its segments."""
         started, of_jobs = self._started, parts[0]
         assert started is not None
         jobs, (start_ms, ends_ms, n_slots, pool_id) = started.jobs, started.occupied()
@@ -196,7 +196,7 @@ class NodeAllocations:
             sink(self._given_back)
 
     def rest(self) -> HeldNodes:
-        """Return nodes held by jobs still, and all of services or replicas."""
+        """Return allocations of unfinished jobs, and of all services and replicas."""
         rows = self.held
         of_jobs = (rows.owner >= 0) & (rows.owner < OF_SERVICES - len(self.labels))
         result = [rows.take(of_jobs)]
@@ -240,7 +240,7 @@ class NodeAllocations:
         return concat(result)
 
     def _of_bank(self, bank: InstanceGroup, begin_ms: int, end_ms: int) -> _Played:
-        """Return what a bank plays in a window."""
+        """Return the segments that an instance group plays in a window."""
         segments = bank.segments(begin_ms, end_ms)
         piece = np.searchsorted(bank.edges_ms, segments.start_ms)
         first = (
@@ -263,9 +263,9 @@ def _joined(of_pools: Sequence[HeldNodes]) -> HeldNodes:
 
 
 def _stretches_of(bank: InstanceGroup, owner: int) -> SlotIntervals:
-    """Return what a service or replicas hold.
+    """Return the allocation intervals of a service or of replicas.
 
-    The reserved nodes, or the most that are busy.
+    They cover the reserved nodes, or the maximum number of busy nodes.
     """
     held = getattr(bank.of, "reserved", None)
     if held is None:
@@ -278,7 +278,7 @@ def _stretches_of(bank: InstanceGroup, owner: int) -> SlotIntervals:
 
 
 class LayoutPower:
-    """Power of the parts of a site at a level, some or all of them, by their number."""
+    """Power of some or all racks, rows or halls of a site."""
 
     def __init__(
         self,
@@ -339,15 +339,15 @@ class LayoutPower:
 
     @property
     def block_intervals(self) -> int:
-        """Intervals that are computed at once."""
+        """Number of intervals per computed block."""
         return max(VALUES_OF_BLOCK // self.pool_id.size, 1)
 
     def window(self) -> Segments:
-        """Return what is played on the parts in the last window, by part."""
+        """Return the segments of the last window, divided over racks, rows or halls."""
         return self._divided(self._places.played, self._places.rows)
 
     def block(self, power: PowerBlock) -> Block:
-        """Return the columns of parts, of halls as sums of rows, and of all."""
+        """Return the power columns of each rack or row; halls are sums of rows."""
         names = (
             "it_power_w",
             "busy_nodes",
@@ -362,7 +362,7 @@ class LayoutPower:
         return device_block(replace(power, **values), self._facility)
 
     def _divided(self, played: Iterable[_Played], rows: HeldNodes) -> Segments:
-        """Divide segments over the parts whose nodes play them."""
+        """Divide segments over the racks, rows or halls of their nodes."""
         return concat(
             [Segments.empty(), *(self._parts_of(each, rows) for each in played)]
         )
@@ -398,11 +398,10 @@ PARTS_FILE = "parts.parquet"
 
 
 class LayoutStatistics:
-    """Statistics of racks, rows and halls of a run, while its windows pass.
+    """Accumulator of power statistics of racks, rows and halls.
 
-    They are of the power at the nodes' AC input where that is modelled, else of the
-    devices; means are of the whole run, all else is of the time from when it has filled
-    up.
+    Power is that at the nodes' AC input if it is modelled, else that of the devices.
+    Means cover the whole run, all other statistics exclude the warm-up.
     """
 
     def __init__(
@@ -435,7 +434,7 @@ class LayoutStatistics:
             self._tables.append({**head, **named, "n_nodes": n_nodes})
 
     def watch(self, windows: Iterable[Window]) -> Iterator[Window]:
-        """Pass the windows of a run on, adding up each."""
+        """Yield the windows of a run, after adding each to the statistics."""
         sums = PowerSums(self._parts.model, block_intervals=self._parts.block_intervals)
         with ThreadPoolExecutor(default_threads()) as threads:
             for window in windows:
@@ -457,7 +456,7 @@ class LayoutStatistics:
             of_level.add(of_part_w, left_out)
 
     def write(self, path: Path) -> dict[str, Any]:
-        """Write the statistics of each part, and return the `layout` metrics."""
+        """Write the statistics per rack, row and hall; return the `layout` metrics."""
         tables = [
             pa.table({**table, **of_level.columns()})
             for table, (_, _, of_level) in zip(self._tables, self._levels, strict=True)
@@ -473,7 +472,7 @@ class LayoutStatistics:
 def _of_parts(
     facility: Facility, names: Sequence[str], pool_id: Int64Array, n_nodes: Int64Array
 ) -> Facility:
-    """Return a facility whose pools are parts of the pools of another."""
+    """Return a copy of a facility with racks, rows or halls as its pools."""
     pools = list(facility.pools.values())
     parts = {
         name: pools[k].model_copy(update={"n_nodes": n, "phases": None})
@@ -483,7 +482,7 @@ def _of_parts(
 
 
 def _size(facility: Facility, level: Level) -> int:
-    """Return the nodes of a part, of a hall those of its rows."""
+    """Return the nodes per rack or row; for a hall, those of each row."""
     layout = facility.layout or Layout(chassis_per_rack=1)
     size = layout.size(level) if facility.layout or level == "node" else None
     if size is None:
@@ -501,7 +500,7 @@ MAX_DIGITS = 18
 
 @document_fields
 class LayoutSpan(Choices):
-    """Parts of a site, over a span of a run."""
+    """Selection of racks, rows or halls, and of a time span of a run."""
 
     of: str = Field(
         description=(
@@ -518,7 +517,7 @@ class LayoutSpan(Choices):
 
     @property
     def part(self) -> tuple[Level, int | None]:
-        """Level and number of ``rack:17``; no number for all of a level."""
+        """Level and number, as in ``rack:17``; no number selects all of a level."""
         name, colon, number = self.of.partition(":")
         for level in LEVELS:
             if (
@@ -536,9 +535,9 @@ class LayoutSpan(Choices):
 def part_tables(
     run: RunFolder, site: PreparedSite, span: LayoutSpan
 ) -> Iterator[pa.Table]:
-    """Yield power and busy nodes of a site's parts, as its loads play again.
+    """Yield tables of power and busy nodes of racks, rows or halls of a run.
 
-    The site is prepared of the run's scenario.
+    The site must be prepared from the run's scenario. Its loads are simulated again.
     """
     level, only = span.part
     scenario, clock = run.scenario, run.scenario.clock
@@ -594,9 +593,9 @@ def write_parts(
     out: Path | None = None,
     force: bool = False,
 ) -> Path:
-    """Write what `part_tables` yields to a Parquet or CSV file, power in float32.
+    """Write the tables of `part_tables` to a Parquet or CSV file.
 
-    Return it.
+    Power is stored as float32. Returns the path.
     """
     place = out or run.folder.with_name(
         f"{run.folder.name}-{span.of.replace(':', '-')}.parquet"

@@ -1,6 +1,6 @@
-"""The manifest of a run: `manifest.json` says from where every number comes.
+"""Manifest of a run, `manifest.json`: the provenance of every number.
 
-Equal runs differ in its `timing`.
+Manifests of equal runs differ in `timing` only.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ RECORDED_PACKAGES = ("numpy", "numba", "pyarrow", "scipy", "simpy")
 def manifest_of(
     line: Pipeline, site: PreparedSite, found: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the manifest of a run with its metrics found, without its `timing`.
+    """Return the manifest of a run with its metrics, without `timing`.
 
-    Its metrics are those of its stages.
+    Declared metrics include those of the run's stages.
     """
     jobs, inputs, scenario = line.jobs, site.inputs, line.scenario
     library, classes = jobs.streams.library, jobs.streams.classes
@@ -73,9 +73,9 @@ def manifest_of(
 
 
 def _assumed(scenario: Scenario) -> list[str] | None:
-    """Return the assumed keys of the chain of power and of synchronous jobs.
+    """Return the assumed keys of the power chain and of synchronous jobs.
 
-    None without both.
+    None if the scenario has neither.
     """
     parts: dict[str, Any] = (
         {"facility": scenario.facility} if scenario.facility.has_ac_power else {}
@@ -88,7 +88,7 @@ def _assumed(scenario: Scenario) -> list[str] | None:
 
 
 def _further(scenario: Scenario) -> tuple[str, ...]:
-    """Return the packages that give the scenario holidays and weather, if any."""
+    """Return the versions of packages that supply holidays and weather, if used."""
     calendars = [stream.calendar for stream in scenario.streams.values()]
     calendars += [stream.calendar for stream in scenario.request_streams.values()]
     weather = scenario.facility.weather
@@ -129,10 +129,10 @@ def _profile_entries(library: ProfileLibrary, used: Iterable[int]) -> dict[str, 
 
 
 def _serving_entries(plans: Sequence[ServicePlan], curves: Curves) -> dict[str, Any]:
-    """Return the manifest's `requests`, `services` and `curves`.
+    """Return the `requests`, `services` and `curves` entries of the manifest.
 
-    Nothing without request streams. Curve files are given by name and SHA-256, not by
-    path, so that the manifest does not depend on the machine.
+    Empty without request streams. Curve files are identified by name and SHA-256, not
+    by path, so that the manifest does not depend on the machine.
     """
     if not plans:
         return {}
@@ -161,7 +161,7 @@ def _serving_entries(plans: Sequence[ServicePlan], curves: Curves) -> dict[str, 
 
 
 def _sample_entries(curves: Curves) -> dict[str, Any]:
-    """Return the sources of measured power samples, by service and rate."""
+    """Return the sources of measured power samples, by service and request rate."""
     measured = {
         ".".join(names): {
             f"{sample.rate_rps:g}": asdict(sample.provenance)

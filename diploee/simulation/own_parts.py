@@ -1,9 +1,9 @@
-"""Code from outside the package that takes part in a run: what it is, and a hash of it.
+"""Extension code that takes part in a run, from outside the package, and its hash.
 
-The hash is of what Python runs, not of text: compiled code with its constants and
-defaults, and the functions, classes and values that it takes from its module. A class
-in a notebook has no file, and a file may have changed since it was read. The standard
-library and installed packages count by name.
+The hash covers compiled code with its constants and defaults, and the functions,
+classes and values that the code uses from its module. Source text is not hashed: a
+class in a notebook has no file, and a file may have changed since it was read. The
+standard library and installed packages are identified by name.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _INSTALLED = tuple(Path(sysconfig.get_path(name)) for name in ("purelib", "platl
 
 @dataclass(frozen=True)
 class OwnPart:
-    """A part of a run that is not of the package."""
+    """Extension class or function of a run, from outside the package."""
 
     kind: str  # "policy", "load", "stage", "measure", ..., or the key that names it
     name: str  # its import path, module:class
@@ -74,7 +74,7 @@ Known = dict[int, tuple[Any, OwnPart]]
 
 
 def is_outside(of: Any) -> bool:
-    """Return whether a class or function is not of the package."""
+    """Return True if a class or function is not part of the package."""
     return of.__module__.partition(".")[0] != "diploee"
 
 
@@ -85,10 +85,11 @@ def own_parts(
     models: Iterable[Model] = (),
     **given: Iterable[object],
 ) -> list[OwnPart]:
-    """Return the parts of a run that are not of the package, each once.
+    """Return the extension classes and functions of a run, without duplicates.
 
-    `known` ones are not hashed again. Besides the scenario they are in other `models`,
-    or `given` as objects or classes by kind, such as ``load=[BurnIn]``.
+    Entries of `known` are not hashed again. Besides the scenario, extensions are found
+    in other `models`, and in `given` as objects or classes by kind, such as
+    ``load=[BurnIn]``.
     """
     known = {} if known is None else known
     result: dict[OwnPart, None] = {}
@@ -107,7 +108,7 @@ def _outside(
     models: Iterable[Model],
     given: Mapping[str, Iterable[object]],
 ) -> Iterator[tuple[str, Any]]:
-    """Yield kind and code of all that is not of the package."""
+    """Yield kind and code of each extension class or function."""
     for key, model in (
         pair for root in (scenario, *models) for pair in _models(root, "")
     ):
@@ -126,13 +127,13 @@ def _outside(
 
 
 def _named(of: Any) -> Any:
-    """Return the class or function that an object is of."""
+    """Return the named class or function of an object."""
     of = of.func if isinstance(of, partial) else of
     return of if isinstance(of, type | FunctionType) else type(of)
 
 
 def _models(value: Any, at: str) -> Iterator[tuple[str, Model]]:
-    """Yield the models within a value, each with the last name of its key."""
+    """Yield each model within a value, with the last name of its key."""
     if isinstance(value, Model):
         yield at, value
     for key, inner, *_ in children(value, ""):
@@ -141,14 +142,14 @@ def _models(value: Any, at: str) -> Iterator[tuple[str, Model]]:
 
 
 def code_sha256(of: object) -> str:
-    """Return the hash of what Python runs of an object, a class or a function."""
+    """Return the SHA-256 of the code of an object, a class or a function."""
     code = _Code(of)
     code.take(of)
     return code.digest.hexdigest()
 
 
 class _Code:
-    """Takes in code, and what it refers to, once each."""
+    """Accumulator of the hash of code and of all its references, once each."""
 
     def __init__(self, of: Any) -> None:
         self.digest = hashlib.sha256()
@@ -159,9 +160,9 @@ class _Code:
         self.digest.update(repr(parts).encode())
 
     def _is_own(self, module: str) -> bool:
-        """Return whether a module is the user's own.
+        """Return True if a module is the user's.
 
-        Neither installed, nor of Python.
+        Installed modules and the standard library are not.
         """
         top = module.partition(".")[0]
         if top == self._root or top in sys.stdlib_module_names or top == "diploee":
@@ -172,7 +173,7 @@ class _Code:
         )
 
     def take(self, value: Any, names: tuple[str, ...] = ()) -> None:
-        """Take in a value; of a module what code takes by some names."""
+        """Add a value to the hash; of a module, only the members named in `names`."""
         if isinstance(value, _PLAIN):
             self._say(type(value).__name__, value)
             return
@@ -243,7 +244,7 @@ class _Code:
 
 
 def _is_written(name: str, value: object) -> bool:
-    """Return whether a class attribute is its author's own."""
+    """Return True if a class attribute was written by the author of the class."""
     return not name.startswith("__") or isinstance(value, FunctionType)
 
 
@@ -255,6 +256,6 @@ def _is_filled(cell: Any) -> bool:
 
 
 def _names(code: CodeType) -> set[str]:
-    """Return the names that code and what is within it take from outside."""
+    """Return the global names that code and its nested code use."""
     inner = (_names(const) for const in code.co_consts if isinstance(const, CodeType))
     return set(code.co_names).union(*inner)

@@ -1,12 +1,11 @@
-"""The program in one line: loads -> segments -> power -> stages -> blocks.
+"""Simulation pipeline: loads -> segments -> power -> stages -> blocks.
 
-A run passes it a window of time at a time: the loads give the segments of a window,
-power adds these up, and each finished block of power passes the facility's stages.
-Memory is that of one window and the running jobs. `diploee.simulation.run` takes its
-blocks into a run folder.
+A run passes it window by window: loads yield the segments of a window, power sums them,
+and each finished block of power passes the facility's stages. Memory is bounded by one
+window and the running jobs. `diploee.simulation.run` writes the blocks to a run folder.
 
-It knows two times: `Scenario.step_ms`, at which all is computed, and
-`Scenario.resolution_ms`, at which it is written, the mean of its steps.
+It has two time steps: `Scenario.step_ms` is the step of the computation, and
+`Scenario.resolution_ms` that of the output, whose values are means over the steps.
 """
 
 from __future__ import annotations
@@ -59,10 +58,10 @@ STEPS_OF_BLOCK = 1 << 16
 
 
 class LowerEnd:
-    """The same run at the lower end of its large jobs, which alone draw otherwise.
+    """The same run at the lower end of the power of its large jobs.
 
-    What they draw more or less than in the run is added to its power, which passes the
-    stages again.
+    The difference of their power to the run is added to the run's power, which passes
+    the stages a second time.
     """
 
     def __init__(
@@ -103,7 +102,7 @@ class LowerEnd:
             active.add(segments)
 
     def see(self, power: PowerBlock, block: Block) -> None:
-        """Take a block of the run, and its power, through the stages to the sinks."""
+        """Pass a block of the run with its power through the stages to the sinks."""
         self._end_ms = power.end_ms
         for sign, model, active in self._draws:
             segments = active.within(power.t0_ms, power.end_ms)
@@ -118,7 +117,7 @@ class LowerEnd:
 
 @dataclass(frozen=True, eq=False)
 class Pipeline:
-    """A site with open loads, from their segments to blocks at the meter."""
+    """Pipeline of a site with open loads, from segments to blocks at the meter."""
 
     scenario: Scenario  # the site, settled
     jobs: JobsLoad  # the jobs, which set the windows
@@ -206,7 +205,7 @@ class Pipeline:
         return replace(pipeline, undisturbed=twin)
 
     def keeping_before_stores(self) -> Pipeline:
-        """Return it with columns of the load before the first battery or ramp limit."""
+        """Return the pipeline with load columns upstream of storage."""
         stages, kept = (
             list(self.stages),
             BeforeStores(self.scenario.facility.has_ac_power),
@@ -218,18 +217,18 @@ class Pipeline:
 
     @property
     def loads(self) -> tuple[Load, ...]:
-        """All that draws power."""
+        """All loads that draw power."""
         services = () if self.services is None else (self.services,)
         return (self.jobs, *services, *self.further)
 
     @property
     def plans(self) -> Sequence[ServicePlan]:
-        """Plans of the services of each request stream."""
+        """Service plans of each request stream."""
         return () if self.services is None else self.services.plans
 
     @property
     def readings(self) -> list[Readings]:
-        """Limits of the profiles that the loads may play."""
+        """Meter properties of the profiles that the loads may play."""
         loads = (*self.loads, *(self.undisturbed.loads if self.undisturbed else ()))
         used = sorted(set[int]().union(*(load.profile_ids for load in loads)))
         library = self.model.library
@@ -239,7 +238,7 @@ class Pipeline:
 
     @property
     def energy_j(self) -> dict[str, float]:
-        """Energy of each profile in windows passed, at its mean power [J], by id."""
+        """Energy of each profile in past windows, at its mean power [J], by id."""
         library, result = self.model.library, dict[str, float]()
         # Services may have profiles of one id
         for i, weighted_ms in self._played_ms.items():
@@ -249,14 +248,14 @@ class Pipeline:
 
     @property
     def block_ms(self) -> int:
-        """Time of a block, for which what the causes of events need is kept.
+        """Duration of a block [ms], over which data for attribution is retained.
 
-        A window's [ms].
+        Equals the duration of a window.
         """
         return max(self.jobs.window_ms(), MS_PER_DAY)
 
     def windows(self, window_days: float | None, update: Update) -> Iterator[Window]:
-        """Yield the segments that start in each window, and its end [ms]."""
+        """Yield the segments that start in each window, and the window's end [ms]."""
         clock, jobs = self.scenario.clock, self.jobs
         loads, ends_ms = Loads(self.loads, self.model), jobs.edges(window_days)
         for begin_ms, end_ms in pairwise(chain([clock.begin_ms], ends_ms)):
@@ -271,7 +270,7 @@ class Pipeline:
             update(done, f"{clock.wall.at(end_ms):%Y-%m-%d}  {jobs.n_drawn:,} jobs")
 
     def _count(self, segments: Segments) -> None:
-        """Count how long each profile is played within the run."""
+        """Add the time that each profile is played within the run."""
         begin_ms, end_ms = np.clip(
             (segments.start_ms, segments.end_ms), 0, self.scenario.horizon_ms
         )
@@ -285,7 +284,7 @@ class Pipeline:
     def blocks(
         self, windows: Iterator[Window], n_threads: int | None
     ) -> Iterator[Block]:
-        """Yield the blocks of a run behind all stages, as they become final."""
+        """Yield the run's blocks after all stages, as each becomes final."""
         beside: Iterator[Block] = iter(())
         if self.undisturbed is not None:
             others = self.undisturbed.windows(None, lambda *_: None)
@@ -298,9 +297,9 @@ class Pipeline:
     def written(
         self, blocks: Iterator[Block], at_step: Sequence[Sink] = ()
     ) -> Iterator[Block]:
-        """Yield blocks at the resolution, values as the kind of column says.
+        """Yield blocks at the output resolution, averaged by the kind of column.
 
-        `at_step` takes the blocks as they are computed.
+        `at_step` receives the blocks at the step of the computation.
         """
         n = self.scenario.resolution_ms // self.scenario.step_ms
         kinds = {column.name: column.kind for column in self.columns}
@@ -377,9 +376,9 @@ def power_model(
     step_ms: int | None = None,
     method: Method = "auto",
 ) -> PowerModel:
-    """Return what sums segments that refer to some profiles of a library, or flat ones.
+    """Return the power model for segments of library profiles or flat profiles.
 
-    With `ac_profiles`, those of sums over nodes, it gives the nodes' AC power too.
+    With `ac_profiles`, those of sums over nodes, it also computes the nodes' AC power.
     """
     facility, ac, entries = scenario.facility, None, enumerate(library.entries)
     flat = {i for i, entry in entries if entry.workload == FLAT_WORKLOAD}

@@ -1,4 +1,4 @@
-"""Warnings of a run: possible results that a planner should not trust."""
+"""Plausibility warnings of a run: possible results that need a planner's caution."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ Pools = Mapping[str, str]
 
 
 def run_warnings(line: Pipeline, inputs: Inputs, metrics: dict[str, Any]) -> list[str]:
-    """Return the warnings of a run, one line each."""
+    """Return the plausibility warnings of a run, one line each."""
     scenario, jobs, plans, curves = line.scenario, line.jobs, line.plans, inputs.curves
     facility, clock = scenario.facility, scenario.clock
     library, classes = jobs.streams.library, jobs.streams.classes
@@ -115,7 +115,7 @@ def _implausible_profiles(
     library: ProfileLibrary,
     classes: Sequence[StreamClass],
 ) -> Iterator[str]:
-    """Compare each profile's mean node power with its nodes' idle and rated."""
+    """Compare mean node power of profiles with the nodes' idle and rated power."""
     played = {
         (index, pools[c.stream]): None for c in classes for index in c.profile_ids
     }
@@ -142,7 +142,7 @@ def _implausible_profiles(
 
 
 def _used(library: ProfileLibrary, classes: Iterable[StreamClass]) -> list[Entry]:
-    """Return the library's profiles that classes play."""
+    """Return the library's profiles that job classes play."""
     return [
         library.entries[k] for k in sorted({k for c in classes for k in c.profile_ids})
     ]
@@ -192,7 +192,7 @@ def _coarse_profiles(
 def _sharp_edges(
     scenario: Scenario, library: ProfileLibrary, classes: Sequence[StreamClass]
 ) -> Iterator[str]:
-    """Name streams of synchronous jobs whose edges nothing softens."""
+    """Yield a warning for synchronous jobs whose power edges are not smoothed."""
     for name, c in {c.stream: c for c in reversed(classes)}.items():
         spec = scenario.streams[name]
         is_sharp = spec.synchronous is not None and spec.power_smoothing is None
@@ -215,7 +215,7 @@ def _other_boundaries(
     plans: Sequence[ServicePlan],
     curves: Curves,
 ) -> Iterator[str]:
-    """Name profiles and samples not known to be of GPUs and CPU packages."""
+    """Yield a warning for profiles not known to be of GPUs and CPU packages."""
     result: dict[tuple[str, bool, str], list[str]] = {}
     pool_of = {**pools, **{plan.stream: plan.pool for plan in plans}}
     stated = [
@@ -268,7 +268,7 @@ def _other_boundaries(
 def _scaled_hardware(
     pools: Pools, library: ProfileLibrary, classes: Sequence[StreamClass]
 ) -> Iterator[str]:
-    """Say which pools play profiles of other GPUs, scaled."""
+    """Yield a warning for pools that play scaled profiles of other GPUs."""
     for pool in dict.fromkeys(pools.values()):
         used = _used(library, (c for c in classes if pools[c.stream] == pool))
         factors = [
@@ -285,7 +285,7 @@ def _scaled_hardware(
 def _services_of_other_gpus(
     facility: Facility, plans: Sequence[ServicePlan], curves: Curves
 ) -> Iterator[str]:
-    """Name services whose power was measured on other GPUs than their pool's."""
+    """Yield a warning for services measured on GPUs other than their pool's."""
     pool_of = {plan.stream: plan.pool for plan in plans}
     for (stream, name), of_service in curves.items():
         node = facility.node_type_of(pool_of[stream])
@@ -333,7 +333,7 @@ def _rated_beyond_nodes(facility: Facility) -> Iterator[str]:
 
 
 def odd_contracts(facility: Facility, rated_mw: float) -> Iterator[str]:
-    """Question contracts far from the rated power where it is taken [MW]."""
+    """Yield a warning for contracts far from the rated power at the meter [MW]."""
     least, most = CONTRACT_OF_RATED
     for number, stage in enumerate(facility.stages if rated_mw else ()):
         contract = getattr(stage, "contract", None)
@@ -383,9 +383,9 @@ def _built_at_once(facility: Facility, clock: RunClock) -> Iterator[str]:
 
 
 def _left_out(counts: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
-    """Say how many jobs of a log the run leaves out.
+    """Yield a warning with the number of a log's jobs that the run omits.
 
-    What its import drops is in the manifest.
+    Jobs that the import dropped are in the manifest.
     """
     for stream, of in counts.items():
         if causes := ", ".join(f"{n:,} {cause}" for cause, n in of.items()):
@@ -395,7 +395,7 @@ def _left_out(counts: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
 def unanswered_events(
     scenario: Scenario, classes: Sequence[StreamClass]
 ) -> Iterator[str]:
-    """Name what asks for less power where no job and no service may follow it."""
+    """Yield a warning for events that no job or service may respond to."""
     flexibility = scenario.flexibility
     if flexibility is None or flexibility.is_off:
         return
@@ -422,9 +422,9 @@ def unanswered_events(
 def overfull_pools(
     facility: Facility, clock: RunClock, streams: JobStreams
 ) -> Iterator[str]:
-    """Say before a run which pools are asked for too many nodes, and the waits.
+    """Yield a warning for pools with more demand than nodes, with the waits.
 
-    The streams are settled.
+    The streams must have been resolved.
     """
     for name, pool in facility.pools.items():
         first = pool.standing(clock).first
@@ -494,7 +494,7 @@ def _overload(metrics: dict[str, Any]) -> Iterator[str]:
 
 
 def _idle_weather(facility: Facility) -> Iterator[str]:
-    """Warn of weather that none of the scenario's stages follows."""
+    """Yield a warning for weather that no stage of the scenario uses."""
     follows = any(s.place == "cooling" or s.kind == "solar" for s in facility.stages)
     if facility.weather is not None and not follows:
         yield (
@@ -504,7 +504,7 @@ def _idle_weather(facility: Facility) -> Iterator[str]:
 
 
 def _weather_of_another_zone(clock: RunClock, weather: Weather | None) -> Iterator[str]:
-    """Warn of a warmest hour that is some hours from the site's afternoon."""
+    """Yield a warning for weather of another time zone than the site's."""
     if weather is None or weather.utc_offset_ms is None:
         return
     site_ms = int(offsets_ms(np.array([clock.wall.origin_ms]), clock.wall.zone)[0])
@@ -519,7 +519,7 @@ def _weather_of_another_zone(clock: RunClock, weather: Weather | None) -> Iterat
 
 
 def _typical_weather(facility: Facility, metrics: dict[str, Any]) -> Iterator[str]:
-    """Warn of what extremes of the weather decide where a run's weather has none."""
+    """Yield a warning for peaks under typical weather, which has no extremes."""
     cooled = "cooling_mwh" in metrics.get("poi", {}).get("energy", ())
     if facility.weather is None or not facility.weather.typical or not cooled:
         return

@@ -1,7 +1,7 @@
-"""`prepare`: all of a site that is settled once, before a run of it.
+"""Prepared site: everything about a site that is resolved once before its runs.
 
-That is its size, its stages and their columns, its rated power, its controller, and
-what of it is not of the package. The pipeline, its forecast and its warnings take it.
+`prepare` returns its size, its stages and their columns, its rated power, its
+controller, and its extension code. The pipeline, the forecast and the warnings use it.
 """
 
 from __future__ import annotations
@@ -47,28 +47,28 @@ from diploee.simulation.size import rated_at_meter_w, sized, stages_of
 
 
 class Sink(Protocol):
-    """Takes the blocks of a run in the order of time, such as a file or a metric."""
+    """Protocol of a receiver of a run's blocks in time order, such as a file."""
 
     def add(self, block: Block) -> None:
-        """Take in a block."""
+        """Add a block."""
         ...
 
 
 class Watch:
-    """Looks at a run while it passes, at the step that it needs.
+    """Observer of a run as it passes, at the time step that the observer needs.
 
-    This one looks at nothing.
+    This base class observes nothing.
     """
 
     models: Sequence[Model] = ()
     """Models that it looks at the run by, each at about the same cost."""
 
     def needed_step_ms(self, scenario: Scenario) -> int:
-        """Return the coarsest step at which it sees all that it can [ms]."""
+        """Return the coarsest step that loses no detail for the observer [ms]."""
         return scenario.resolution_ms
 
     def lower_end(self, scenario: Scenario) -> Scenario | None:  # noqa: ARG002
-        """Return the scenario at the lower end of large jobs that it sees as well."""
+        """Return the scenario at the lower end of large jobs, if also observed."""
         return None
 
     def open(
@@ -78,21 +78,22 @@ class Watch:
         peak_mw: Callable[[], float],  # noqa: ARG002
         tell: Callable[[str], None],  # noqa: ARG002
     ) -> Sequence[Any]:
-        """Return sinks that look at a run, and at its lower end where it has one.
+        """Return sinks that observe a run, and its lower end if there is one.
 
-        Its peak is simulated if asked for; they tell what is certain, and each has
-        `is_decided`, whether what it is still to see changes no verdict.
+        The run's peak is simulated if `peak_mw` is called. Sinks pass certain results
+        to `tell`. Each has `is_decided`: True if later blocks cannot change a
+        compliance result.
         """
         return ()
 
     def content(self, seen: Sequence[Any], metrics: Any) -> Any:  # noqa: ARG002
-        """Return the content of ``limits.json``, of what its sinks have seen."""
+        """Return the content of ``limits.json`` from the results of the sinks."""
         return {}
 
 
 @dataclass(frozen=True, eq=False)
 class RunOptions:
-    """How a run is made, what takes part in it as objects of Python, and what is kept of it."""  # noqa: E501
+    """Options of a run: settings, Python objects that take part, retained outputs."""
 
     # Both give the same start times; None: the sooner one
     engine: Engine | None = "simpy"
@@ -140,7 +141,7 @@ class RunOptions:
 
 
 def expect(is_so: bool, name: str, expected: str, value: object) -> None:
-    """Refuse a value that is not as expected."""
+    """Raise an error if a value is not as expected."""
     if not is_so:
         raise InputError(f"{name}: expected {expected}, found {one_line(shown(value))}")
 
@@ -150,7 +151,7 @@ AS_USUAL, NO_WATCH = RunOptions(), Watch()
 
 @dataclass(frozen=True, eq=False)
 class PreparedSite:
-    """A site, and all of it that every part of a run shares."""
+    """Site with all resolved data that its runs share."""
 
     asked: Scenario  # what was asked for, at the step of the run
     scenario: Scenario  # in its size
@@ -165,9 +166,9 @@ class PreparedSite:
 
     @property
     def engine(self) -> Engine:
-        """Its engine, or that which gives the schedule soonest.
+        """Scheduling engine, by default the fastest.
 
-        Compiled where all has a twin.
+        The compiled engine is used if all policies have a compiled implementation.
         """
         policies = (
             pool.scheduler.open() for pool in self.scenario.facility.pools.values()
@@ -176,13 +177,13 @@ class PreparedSite:
         return self.options.engine or ("compiled" if is_plain else "simpy")
 
     def at_start(self) -> PreparedSite:
-        """Return it with copies of what acts on jobs, which a run changes."""
+        """Return the site with new copies of the objects that a run changes."""
         controller, policies = deepcopy((self.controller, self.options.policies))
         options = replace(self.options, policies=policies)
         return replace(self, controller=controller, options=options)
 
     def of(self, scenario: Scenario) -> PreparedSite:
-        """Return the same site with another scenario, which differs in its loads or its step."""  # noqa: E501
+        """Return the site with a scenario that differs in loads or step only."""
         if scenario.clock == self.scenario.clock:
             return replace(self, scenario=scenario)
         stages, columns = open_stages(
@@ -194,13 +195,16 @@ class PreparedSite:
 def at_needed_step(
     scenario: Scenario, further: Sequence[Stage] = (), watch: Watch = NO_WATCH
 ) -> Scenario:
-    """Return a scenario with the step that its stages and a watch need, where it names none.
+    """Return a scenario with the step that its stages and an observer need.
+
+    A step in the scenario is kept.
 
     Raises
     ------
     InputError
-        If it names a coarser one than a stage needs; a watch sees less at it.
-    """  # noqa: E501
+        If the scenario's step is coarser than a stage needs. An observer accepts a
+        coarser step with less detail.
+    """
     resolution_ms = scenario.resolution_ms
     asked: dict[str, int] = {}
     for number, stage in enumerate([*scenario.facility.stages, *further]):
@@ -230,15 +234,15 @@ def prepare(
     options: RunOptions = AS_USUAL,
     watch: Watch = NO_WATCH,
 ) -> PreparedSite:
-    """Return the site of a scenario, settled, with all that its runs share.
+    """Return the prepared site of a scenario, with all that its runs share.
 
     Stages are opened once over the time of the run, and once over the year in which the
-    site is rated; where a size is asked for, in each size that is tried.
+    site is rated; if a size is requested, also in each size that is tried.
 
     Raises
     ------
     InputError
-        If the size can't be had, or a stage does not belong where it stands.
+        If the size is not feasible, or a stage is at a wrong position in the chain.
     """
     further = options.stages
     site, rated_power_w = settle(scenario, inputs, further)
@@ -270,11 +274,11 @@ def prepare(
 def settle(
     scenario: Scenario, inputs: Inputs, further: Sequence[Stage] = ()
 ) -> tuple[Scenario, float | None]:
-    """Return a site in its size, whatever its span, and its rating where that was needed [W].
+    """Return a site at its size for any time span, and its rated power if needed [W].
 
-    A site that is settled stays as it is. Errors are those of `sized`, and a
-    `LogFormatError` where a signal's cap is below what the nodes draw without a job.
-    """  # noqa: E501
+    A resolved site is returned unchanged. Errors are those of `sized`, and a
+    `LogFormatError` if a signal's cap is below the idle power of the nodes.
+    """
     settled, rated_power_w = sized(scenario, inputs.weather_year, further)
     if scenario.flexibility is not None and "cap" in inputs.signals:
         lowest_mw = float(inputs.signals["cap"].values.min())
@@ -291,10 +295,10 @@ def settle(
 def _rated_w(
     scenario: Scenario, weather_year: Weather | None, further: Sequence[Stage]
 ) -> float:
-    """Return the rated power where the facility's power is taken [W].
+    """Return the rated power at the facility's point of power measurement [W].
 
-    That is `facility.rated_power_mw` or the devices' ratings where it is theirs, and
-    else `rated_at_meter_w`. It is 0, unknown, where a stage reads columns that only a
+    It is `facility.rated_power_mw`, or the sum of the devices' ratings at the devices,
+    or else `rated_at_meter_w`. It is 0 (unknown) if a stage reads columns that only a
     run has, such as its queue.
     """
     facility = scenario.facility
@@ -311,12 +315,12 @@ def _rated_w(
 def open_stages(
     scenario: Scenario, further: Sequence[Stage] = (), weather: Weather | None = None
 ) -> tuple[Stages, Columns]:
-    """Return a facility's stages, and the catalogue of the columns of a run.
+    """Return a facility's opened stages, and the declarations of a run's columns.
 
     Raises
     ------
     InputError
-        If a stage takes the name of another column, or stands where it does not belong.
+        If a stage uses the name of another column, or is at a wrong position.
     """
     facility = scenario.facility
     check_order([*facility.stages, *further])
@@ -337,9 +341,9 @@ def open_stages(
 def flexible_controller(
     scenario: Scenario, inputs: Inputs, stages: Stages
 ) -> FairPowerCaps | None:
-    """Return the controller that a scenario asks for.
+    """Return the load controller of a scenario.
 
-    None where it has nothing to answer.
+    None if the scenario has nothing to control.
     """
     signals = inputs.signals
     flexibility = scenario.flexibility
@@ -366,10 +370,11 @@ def flexible_controller(
 def _meter_power(
     scenario: Scenario, stages: Stages
 ) -> Callable[[int, float], tuple[float, float]]:
-    """Return what the meter shows at a time [ms], and what sources give [W].
+    """Return a function from time [ms] and device power to site power [W].
 
-    ASSUMPTION: all nodes draw the same share of their ratings, and stages stand as at
-    their start [J]; a controller asks again when either has changed.
+    The function returns the power at the meter and the power of sources. ASSUMPTION:
+    all nodes draw the same fraction of their ratings, and stages are in their initial
+    state [J]. A controller calls it again if either has changed.
     """
     facility = scenario.facility
     pools = [

@@ -1,6 +1,6 @@
-"""`simulate`: a site through the pipeline into a run folder.
+"""Simulation of a site into a run folder (`simulate`), and its dry run (`check`).
 
-`check`: all that a run needs.
+`check` resolves all that a run needs without simulating.
 """
 
 from __future__ import annotations
@@ -66,30 +66,30 @@ from diploee.simulation.prepared import NO_WATCH, PreparedSite, Sink
 
 
 def place_of(asked: Scenario) -> Path:
-    """Return where a run is written that names no place."""
+    """Return the run folder for an optional output path."""
     return default_folder(asked.name, asked.sha256())
 
 
 def simulate(
     site: PreparedSite, out: Path | str | None = None, watch: Stopwatch | None = None
 ) -> Path:
-    """Simulate a site, write its run folder, and return that.
+    """Simulate a site, write its run folder, and return the folder.
 
     Parameters
     ----------
     site : PreparedSite
-        What to simulate, and how.
+        The site to simulate, with its options.
     out : path, optional
         The run folder; ``runs/<scenario>-<hash>`` by default.
     watch : Stopwatch, optional
-        Times the stages; it has those before the run.
+        Times the stages; it includes those before the run.
 
     Raises
     ------
     InputError
         If the profiles or the output folder are not usable, or the run takes too long.
     OutputError
-        If the folder can't be written; nothing is kept then.
+        If the folder can't be written; no output is then left.
     """
     watch, options = watch or Stopwatch(Progress()), site.options
     place = place_of(site.asked) if out is None else Path(out)
@@ -135,7 +135,7 @@ def simulate(
 def _until_decided(
     blocks: Iterator[Block], site: PreparedSite, seen: Sequence[Any]
 ) -> Iterator[Block]:
-    """Yield blocks; raise `EarlyStopError` where no later one can change a verdict."""
+    """Yield blocks; raise `EarlyStopError` once compliance results are final."""
     clock = site.scenario.clock
     for block in blocks:
         yield block  # which those that see it have taken then
@@ -147,9 +147,9 @@ def _until_decided(
 
 
 def _planned(site: PreparedSite, watch: Stopwatch) -> Pipeline:
-    """Return the pipeline of a site with all that its options ask for.
+    """Return the pipeline of a site with all options applied.
 
-    Refuse a run too long.
+    Raises an error if the run would take too long.
     """
     options, scenario, pipeline = site.options, site.scenario, Pipeline.open(site)
     if options.by_load:
@@ -167,7 +167,7 @@ def _sink_error(text: str) -> InputError:
 
 
 class _RunSinks:
-    """The files and metrics of a run folder, as sinks of its line."""
+    """Files and metrics of a run folder, as sinks of its pipeline."""
 
     def __init__(
         self,
@@ -248,7 +248,7 @@ class _RunSinks:
         self._search: EventWindowSearch | None = None
 
     def watched(self, windows: Iterator[Window]) -> Iterator[Window]:
-        """Return the windows, added up by part and searched for events."""
+        """Yield the windows, after layout statistics and event search."""
         line = self._line
         if self._parts is not None:
             windows = self._parts.watch(windows)
@@ -260,7 +260,7 @@ class _RunSinks:
         return self._search.watch(windows)
 
     def metrics_found(self, watch: Stopwatch) -> dict[str, Any]:
-        """Return the metrics of the run, and write the event windows found."""
+        """Return the metrics of the run, and write its event windows."""
         line = self._line
         result = self._metrics.blocks(line.loads, line.energy_j)
         result["aggregates"] = self._aggregates.block()
@@ -282,7 +282,7 @@ class _RunSinks:
 
 
 def _peak_mw(site: PreparedSite) -> float:
-    """Return a site's peak, the largest of its means once it has filled up [MW]."""
+    """Return a site's peak power: largest interval mean after warm-up [MW]."""
     coarse, most_w = site.scenario.model_copy(update={"step": None}), 0.0
     line = Pipeline.open(replace(site.at_start().of(coarse), watch=NO_WATCH))
     windows = line.windows(None, lambda *_: None)
@@ -293,9 +293,9 @@ def _peak_mw(site: PreparedSite) -> float:
 
 
 def _time_in_words(line: Pipeline, site: PreparedSite) -> str:
-    """Return what a run takes in its steps.
+    """Return the text of a run's expected time and steps.
 
-    Refuse one that takes more than asked for.
+    Raises an error if the run would take longer than its limit.
     """
     scenario, options = line.scenario, site.options
     at_most_s, at_most_mb = options.at_most_s, options.at_most_mb
@@ -338,8 +338,8 @@ NEAR_TARGET = 0.02
 class CheckedSite:
     """Result of a check.
 
-    `warnings` name pools that are asked for more nodes than they have, and unanswered
-    events.
+    `warnings` list pools with more requested nodes than they have, and events without
+    response.
     """
 
     n_classes: int
@@ -350,7 +350,7 @@ class CheckedSite:
 
 @stage("validate")
 def check(site: PreparedSite) -> CheckedSite:
-    """Check all that a run of a site needs, without simulating."""
+    """Check all inputs of a run of a site, without simulating."""
     scenario = site.scenario
     streams = JobStreams(scenario, site.inputs)
     for index in {index for c in streams.classes for index in c.profile_ids}:

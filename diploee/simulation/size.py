@@ -1,7 +1,7 @@
-"""The size of a site: its rated power at the meter, and all that grows until that is what is asked.
+"""Size of a site: rated power at the meter, and scaling to a requested rated power.
 
-Both are the same whatever span is run, and at whatever step.
-"""  # noqa: E501
+Both are independent of the time span and the step of a run.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def sized(
     weather_year: Weather | None = None,
     further: Sequence[Stage] = (),
 ) -> tuple[Scenario, float | None]:
-    """Return a scenario in the size that it asks for, and its rating where that was needed [W].
+    """Return a scenario at its requested size, and its rated power if needed [W].
 
-    By `facility.size.poi_mw`, the site has the number of nodes that makes
-    `rated_at_meter_w` that power, to a node of each pool; the ratings of its stages
-    grow with them. Stages of your own, `further`, keep their size.
-    """  # noqa: E501
+    For `facility.size.poi_mw` the number of nodes is solved for so that
+    `rated_at_meter_w` equals that power, to one node of each pool. The ratings of the
+    stages scale with the nodes. Extension stages, `further`, keep their size.
+    """
     facility, size = scenario.facility, scenario.facility.size
     if size is None:
         return scenario, None
@@ -88,12 +88,12 @@ def rated_at_meter_w(
     weather_year: Weather | None = None,
     further: Sequence[Stage] = (),
 ) -> float:
-    """Return the power of a site at its meter with all nodes at their ratings [W].
+    """Return the power at a site's meter with all nodes at their ratings [W].
 
-    It is the mean of the hour of `weather_year` in which that is most, whatever span is
-    run: all nodes of all phases there, in steady state, and stages with a source, a
-    store or held back load out. `further` are stages of your own behind those of the
-    scenario.
+    It is the mean over the hour of `weather_year` with the highest mean, for any time
+    span of the run: all nodes of all phases are installed, in steady state, and stages
+    with a source or storage, or with delayed load, are excluded. `further` are
+    extension stages after those of the scenario.
     """
     facility = scenario.facility
     clock = leap_year_clock(facility.zone)
@@ -131,7 +131,7 @@ def stages_of(
     weather: Weather | None,
     further: Sequence[Stage],
 ) -> Stages:
-    """Return a scenario's stages over a span of time, and further ones."""
+    """Return a scenario's stages opened over a time span, then extension stages."""
     facility = scenario.facility
     specs = facility.stages
     site = SiteView(
@@ -154,12 +154,12 @@ def _nodes(facility: Facility) -> list[int]:
 
 
 def scaled(scenario: Scenario, factor: float) -> Scenario:
-    """Return a scenario with all that grows with a site scaled by a factor.
+    """Return a scenario with all size-dependent quantities scaled by a factor.
 
-    What grows is marked in the models: nodes, rates of jobs and requests, ratings of
-    the facility's parts. Whole numbers are rounded, to one at least where there was
-    one; what jobs are like, how much of the nodes they use and the calendar stay. A
-    `ScenarioError` says what does not fit, such as a job wider than its pool.
+    They are marked in the models: nodes, rates of jobs and requests, ratings of the
+    facility's equipment. Whole numbers are rounded, to at least 1 unless they were 0.
+    Properties of jobs, utilization and the calendar are unchanged. Raises a
+    `ScenarioError` if something does not fit, such as a job larger than its pool.
     """
     grown: Scenario = _grown(scenario, factor, ())
     site = grown.model_copy(
@@ -177,7 +177,7 @@ def _of_scaled(key_path: KeyPath) -> str:
 
 
 def _grown(value: Any, factor: float, at: KeyPath) -> Any:
-    """Return a value with the marked fields within multiplied."""
+    """Return a value with its marked fields multiplied by a factor."""
     match value:
         case Model():
             result = {name: _grown(of, factor, (*at, name)) for name, of in value}

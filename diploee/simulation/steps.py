@@ -1,7 +1,7 @@
-"""The steps of the model one by one, each over a whole run in memory.
+"""Single steps of the simulation, each over a whole run in memory.
 
-For notebooks and tests. Each calls what `diploee.simulation.pipeline` calls window by
-window.
+For notebooks and tests. Each calls the function that `diploee.simulation.pipeline`
+calls window by window.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Workload:
-    """The jobs of a run and how their number was found."""
+    """Jobs of a run, and the solution for their number."""
 
     jobs: JobTable  # in the order of submission
     classes: tuple[StreamClass, ...]  # by `class_id`
@@ -57,7 +57,7 @@ other."""
 def generate_jobs(
     scenario: Scenario, inputs: Inputs, simulated_utilization: Utilization | None = None
 ) -> Workload:
-    """Generate the list of jobs of all streams; see `diploee.generate_jobs`."""
+    """Generate the jobs of all streams; see `diploee.generate_jobs`."""
     _refuse("generate_jobs", scenario)
     streams = JobStreams(scenario, inputs)
     result = simulations(scenario)
@@ -81,18 +81,18 @@ def schedule_jobs(
     Parameters
     ----------
     jobs : JobTable
-        Jobs in the order of submission.
+        Jobs in order of submission.
     scenario : Scenario
         Its pools and their queue disciplines.
     engine : {"simpy", "compiled"}
         SimPy, or the compiled loop with the same starts.
     policies : mapping of str to Policy, optional
-        Your policies by the name of their pool, in place of the scenario's.
+        Custom policies by the name of their pool, in place of the scenario's.
 
     Raises
     ------
     InputError
-        If the scenario has flexibility, which `diploee.run` alone follows.
+        If the scenario has flexibility, which only `diploee.run` supports.
     """
     _refuse("schedule_jobs", scenario, "flexibility")
     started = Cluster.of(scenario, engine, policies).advance(jobs, scenario.horizon_ms)
@@ -105,25 +105,25 @@ def job_segments(
     scenario: Scenario,
     pieces_of: PiecesOf | None = None,
 ) -> Segments:
-    """Return what the jobs of a schedule draw, as segments of power profiles.
+    """Convert the jobs of a schedule to segments of power profiles.
 
     Parameters
     ----------
     schedule : Schedule
-        Jobs and their start times, such as `schedule_jobs` gives.
+        Jobs and their start times, such as `schedule_jobs` returns.
     library : ProfileLibrary
-        Profiles that the jobs refer to: `Workload.library`.
+        Profiles of the jobs: `Workload.library`.
     scenario : Scenario
-        What nodes the jobs are on, and how they share them.
+        Node types of the jobs, and sharing of nodes.
     pieces_of : callable, optional
-        Gives what synchronous jobs play: `Workload.pieces_of`.
+        Returns the profile pieces of synchronous jobs: `Workload.pieces_of`.
 
     Raises
     ------
     InputError
         If jobs play a profile that the library does not have, are synchronous without
         `pieces_of`, or were stopped, slowed or resized; or if the scenario has services
-        or replicas. All of that `diploee.run` alone takes in.
+        or replicas. Only `diploee.run` supports all of these.
     """
     _refuse("job_segments", scenario, "request_streams", "replica_streams")
     if isinstance(schedule, PreemptiveSchedule):
@@ -148,7 +148,7 @@ def job_segments(
 
 
 def _refuse(step: str, scenario: Scenario, *left_out: str) -> None:
-    """Refuse a scenario with a size, or with parts that a step leaves out."""
+    """Raise an error if a scenario has a size, or loads that the step omits."""
     facility = scenario.facility
     has = {
         "facility.size": facility.size,
@@ -187,8 +187,8 @@ def power_blocks(
     library : ProfileLibrary
         Profiles that the segments refer to.
     method : {"auto", "direct", "spectral"}
-        How whole jobs at their profile's sampling step are added; ``auto`` takes the
-        cheaper.
+        Method for whole jobs at their profile's sampling step; ``auto`` takes the
+        cheaper method.
     step_ms : int, optional
         Interval [ms] other than the scenario's resolution.
     block_intervals, span_ms, n_threads
@@ -208,12 +208,12 @@ def power_blocks(
 def power_series(
     segments: Segments, scenario: Scenario, library: ProfileLibrary
 ) -> pd.DataFrame:
-    """Sum segments and idle nodes into the power of the facility's devices.
+    """Sum segments and idle nodes to the power of the facility's devices.
 
     Parameters
     ----------
     segments : Segments
-        Loads of all pools, such as `job_segments` gives.
+        Loads of all pools, such as `job_segments` returns.
     scenario : Scenario
         Pools, idle power, span and resolution.
     library : ProfileLibrary
@@ -224,14 +224,14 @@ def power_series(
     pandas.DataFrame
         Indexed by `timestamp` (zone-aware, start of the interval): `it_power_w` (mean
         over the interval [W]), `busy_nodes` (at the interval's start) and `utilization`
-        (mean over the interval, 0-1); `facility_power_w` is the same as `it_power_w`,
-        as no stage is passed.
+        (mean over the interval, 0-1). `facility_power_w` equals `it_power_w`, because
+        no stage is applied.
 
     Raises
     ------
     InputError
-        If the scenario has services, replicas, stages or AC power, which `diploee.run`
-        alone takes in.
+        If the scenario has services, replicas, stages or AC power, which only
+        `diploee.run` supports.
     """
     import pandas as pd
 

@@ -1,4 +1,4 @@
-"""Runs on an existing Dask cluster, whose workers must reach the sweep's folder."""
+"""Sweep runs on a Dask cluster, whose workers must reach the sweep's folder."""
 
 from __future__ import annotations
 
@@ -26,31 +26,32 @@ TOKEN_FILE = ".dask-probe"  # no password: a file that workers must see
 
 
 def run_on_dask(tasks: Sequence[RunTask], address: str) -> Iterator[Outcome]:
-    """Do runs on the workers of a Dask cluster.
+    """Execute runs on the workers of a Dask cluster.
 
-    A run whose worker dies is done again by another one; Dask gives it up when that
-    happened three times.
+    A run whose worker dies is repeated by another worker; Dask gives up after three
+    attempts.
 
     Parameters
     ----------
     tasks : sequence of RunTask
-        Handed to the scheduler all at once.
+        All are passed to the scheduler at once.
     address : str
-        Of the scheduler, such as ``tcp://10.0.0.1:8786``.
+        Address of the scheduler, such as ``tcp://10.0.0.1:8786``.
 
     Returns
     -------
     iterator of Outcome
-        As they come. When it is closed, what has not begun is taken back.
+        In order of completion. When the iterator is closed, runs not yet begun are
+        cancelled.
 
     Raises
     ------
     InputError
-        Before any run: if `distributed` is not installed, the address does not answer,
+        Before any run: if `distributed` is not installed, the address does not respond,
         there is no worker, or a worker does not see the sweep's folder or can't import
         your own code.
     DiploeeError
-        If the scheduler goes away.
+        If the scheduler is lost.
     """
     check_importable(tasks)
     outcomes = _run_on_dask(tasks, address)
@@ -115,7 +116,7 @@ def _wait_for_workers(client: Any, address: str) -> None:
 
 
 def check_workers(client: Any, address: str, tasks: Sequence[RunTask]) -> None:
-    """Check that the workers see the sweep's folder."""
+    """Raise `InputError` unless all workers see the sweep's folder."""
     target, token = tasks[0].target, uuid.uuid4().hex
     place = Path(target, TOKEN_FILE)
     write_file(place, token.encode())

@@ -1,4 +1,4 @@
-"""Distributions that the members of an ensemble draw parameters from."""
+"""Probability distributions for the random parameters of an ensemble."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ PROBABILITY_DIGITS = 12
 
 
 class Draw(Model):
-    """Settings of a draw of a key's values in a sweep."""
+    """Settings of a random draw of a key's values in a sweep."""
 
     distribution: str
 
     @property
     def is_relative(self) -> bool:
-        """Whether the value that was there before matters."""
+        """True if the drawn value depends on the base value."""
         return False
 
     @abstractmethod
     def draw(self, rng: np.random.Generator, base: Any) -> tuple[Any, dict[str, float]]:
-        """Return the new value of a key and drawn numbers, from its base value."""
+        """Return the new value of a key and the drawn numbers, from its base value."""
 
 
 class _Numbers(Draw):
-    """A continuous distribution, drawn by its inverse cumulative function."""
+    """Continuous distribution, sampled by its inverse cumulative function."""
 
     apply: Literal["set", "factor", "add"] = default(
         "set",
@@ -45,12 +45,12 @@ class _Numbers(Draw):
 
     @property
     def is_relative(self) -> bool:
-        """Whether the value that was there before matters."""
+        """True if the drawn value depends on the base value."""
         return self.apply != "set"
 
     @abstractmethod
     def _frozen(self, stats: Any) -> Any:
-        """Return the distribution as a frozen one of the module `scipy.stats`."""
+        """Return the distribution as a frozen distribution of `scipy.stats`."""
 
     @property
     def _bounds(self) -> tuple[float | None, float | None]:
@@ -64,9 +64,9 @@ class _Numbers(Draw):
         return self
 
     def numbers(self, rng: np.random.Generator, count: int) -> Float64Array:
-        """Return drawn numbers, shape (count,).
+        """Return random numbers, shape (count,).
 
-        Those of a truncated distribution lie within.
+        Numbers of a truncated distribution lie within its bounds.
         """
         from scipy import stats
 
@@ -80,9 +80,9 @@ class _Numbers(Draw):
         return drawn
 
     def draw(self, rng: np.random.Generator, base: Any) -> tuple[Any, dict[str, float]]:
-        """Return what is drawn, as `Draw.draw` says.
+        """Return the drawn value and numbers, as in `Draw.draw`.
 
-        Of a list, a number for each where asked.
+        A list gets one number, or if `each` is set one number per item.
         """
         if isinstance(base, list) and (self.each or self.apply != "set"):
             numbers = self.numbers(rng, len(base) if self.each else 1)
@@ -100,9 +100,9 @@ class _Numbers(Draw):
         return self._changed(base, number), {"": number}
 
     def _changed(self, base: Any, number: float) -> float | int:
-        """Return the value of a single number.
+        """Return the new value of a single number.
 
-        A whole one, such as of nodes, stays whole.
+        An integer, such as a number of nodes, stays an integer.
         """
         applied = self._applied(base, number)
         return (
@@ -123,7 +123,7 @@ class _Numbers(Draw):
 
 
 class Normal(_Numbers):
-    """Normal distribution, truncated where bounds are given."""
+    """Normal distribution, truncated if bounds are given."""
 
     distribution: Literal["normal"] = default("normal", "The normal distribution.")
     mean: float = Field(description="Mean, before truncation.")
@@ -136,7 +136,7 @@ class Normal(_Numbers):
 
 
 class Lognormal(_Numbers):
-    """Lognormal distribution, truncated where bounds are given."""
+    """Lognormal distribution, truncated if bounds are given."""
 
     distribution: Literal["lognormal"] = default(
         "lognormal", "The lognormal distribution."
@@ -185,7 +185,7 @@ class Triangular(_Numbers):
 
 
 class Choice(Draw):
-    """One of several values of any kind."""
+    """Random choice between several values of any type."""
 
     distribution: Literal["choice"] = default("choice", "One value of a list.")
     values: list[Any] = Field(min_length=1, description="The values.")
@@ -204,13 +204,13 @@ class Choice(Draw):
 
     # One signature for all
     def draw(self, rng: np.random.Generator, base: Any) -> tuple[Any, dict[str, float]]:  # noqa: ARG002
-        """Return the drawn value and, as its number, the index of it."""
+        """Return the drawn value and, as its number, its index."""
         index = int(rng.choice(len(self.values), p=self.probabilities))
         return self.values[index], {"": float(index)}
 
 
 class Dirichlet(Draw):
-    """Probabilities around those of the base scenario, their mean."""
+    """Dirichlet distribution of probabilities, with the base scenario's as mean."""
 
     distribution: Literal["dirichlet"] = default(
         "dirichlet", "The Dirichlet distribution."
@@ -224,7 +224,7 @@ class Dirichlet(Draw):
 
     @property
     def is_relative(self) -> bool:
-        """Whether the value that was there before matters."""
+        """True if the drawn value depends on the base value."""
         return True
 
     def draw(self, rng: np.random.Generator, base: Any) -> tuple[Any, dict[str, float]]:

@@ -1,6 +1,6 @@
-"""Statistics of many seeds of a point.
+"""Statistics over the seeds of a sweep point.
 
-Percentiles of metrics, envelopes of loads, seeds needed.
+Percentiles of metrics, envelopes of loads, number of seeds needed.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ METHOD = {
 
 @dataclass(frozen=True)
 class _MetricSpread:
-    """A metric over the members of a point.
+    """Spread of a metric over the members of a point.
 
-    Half-widths are relative to the value's size.
+    Half-widths are relative to the magnitude of the value.
     """
 
     n: int
@@ -85,7 +85,7 @@ class _MetricSpread:
 
 @dataclass(frozen=True)
 class PointEnsemble:
-    """Statistics of one point of the axes."""
+    """Statistics over the members of one point of the axes."""
 
     point: int
     settings: dict[str, Any]
@@ -96,7 +96,7 @@ class PointEnsemble:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Statistics over the seeds, point by point, and the accuracy aimed at."""
+    """Statistics over the seeds of each point, and the target accuracy."""
 
     accuracy: float
     points: list[PointEnsemble]
@@ -203,7 +203,7 @@ def significant_correlations(
     metrics: Mapping[str, Float64Array],
     n_pairs: int | None = None,
 ) -> dict[str, dict[str, float]]:
-    """Return the outstanding rank correlations, the largest first."""
+    """Return the significant rank correlations, the largest first."""
     from scipy.stats import rankdata, t
 
     def ranked(of: Mapping[str, Float64Array]) -> Any:
@@ -237,7 +237,7 @@ def _size(found: tuple[float, str]) -> float:
 def _inputs(members: Sequence[PlannedRun], spec: SweepSpec) -> dict[str, Float64Array]:
     """Return the drawn numbers by name.
 
-    A choice has no order, so each of its values is a column of its own, 1 where it was
+    A choice has no order, so that each of its values is a separate column, 1 if it was
     drawn.
     """
     result: dict[str, Float64Array] = {}

@@ -1,4 +1,4 @@
-"""The line of a sweep: expand, find missing runs, do them, sum up."""
+"""Execution of a sweep: expand it, do the missing runs, and summarize."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ GONE = "it was done, but its files are damaged or gone; the same command does it
 
 @dataclass(frozen=True)
 class SweepResult(Brief):
-    """A sweep after its runs."""
+    """Result of a sweep after its runs."""
 
     target: str  # its folder
     runs: list[PlannedRun]  # all runs
@@ -70,7 +70,7 @@ class SweepResult(Brief):
         return frame
 
     def sections(self) -> list[Section]:
-        """Return its points, and the spread over the seeds; none where no run ended."""
+        """Return the sections of points and spread; none if no run ended."""
         from diploee.reports.sweep_charts import sweep_sections
         from diploee.reports.sweep_data import read_sweep
 
@@ -91,35 +91,34 @@ def run_sweep(
     max_runs: int = MAX_RUNS,
     progress: Progress | None = None,
 ) -> SweepResult:
-    """Do what is missing of a sweep and write its summary.
+    """Execute the missing runs of a sweep and write its summary.
 
     Parameters
     ----------
     sweep : Sweep, str or pathlib.Path
         A loaded sweep, its file, or the name of a shipped one.
     out : str or pathlib.Path, optional
-        Folder; ``sweeps/<name>`` by default. Complete runs found there are kept.
+        Folder; ``sweeps/<name>`` by default. Complete runs in it are kept.
     executor : callable
-        Does the runs: in this process by default, or `run_locally`, `run_on_dask` with
-        their further arguments bound.
+        Executes the runs: in this process by default, or `run_locally`, `run_on_dask`
+        with their further arguments bound.
     profiles : sequence of str
-        Profile folders; none means the shipped ones.
+        Profile folders; the shipped profiles if empty.
     engine : {"simpy", "compiled"}, optional
-        Scheduler; both give the same results. By default that of each run which gives
-        them sooner.
+        Scheduler; both give the same results. By default the faster for each run.
     max_runs : int
-        Largest number of runs.
+        Maximum number of runs.
     progress : Progress, optional
-        Called as it goes on.
+        Called after each run.
 
     Raises
     ------
     InputError
-        If the sweep, its values, the profiles or the output are not usable; nothing is
-        run then.
+        If the sweep, its values, the profiles or the output are not usable; no run is
+        then done.
     OutputError
-        If the place can't be written; nothing is run where that shows before the first
-        run. Finished runs are kept in any case.
+        If the folder can't be written; if this is detected early, no run is done.
+        Finished runs are kept in any case.
     """
     sweep = sweep if isinstance(sweep, Sweep) else load_sweep(sweep)
     progress = progress or Progress()
@@ -194,7 +193,7 @@ def run_sweep(
 
 
 def _close(outcomes: Iterator[Outcome]) -> None:
-    """Stop the workers now, not when the generator is collected."""
+    """Stop the workers now, not when the generator is garbage-collected."""
     close: Callable[[], None] = getattr(outcomes, "close", lambda: None)
     close()
 
@@ -206,7 +205,7 @@ def _do(
     ended: dict[str, str],
     progress: Progress,
 ) -> None:
-    """Note the error, or an empty one, of every run that ends."""
+    """Record the error, or an empty text, of every run that ends."""
     if not tasks:
         return
     cost, done = {task.run: task.cost for task in tasks}, 0.0
@@ -260,17 +259,17 @@ def sweep(
     workers: int = 0,
     **options: Any,
 ) -> SweepResult:
-    """Run a scenario over axes and seeds; what is complete at `out` is not repeated.
+    """Run a scenario over axes and seeds; complete runs in `out` are not repeated.
 
     Parameters
     ----------
     asked : Sweep, mapping, path or str
         A loaded sweep, the content of a sweep file, the file, or the name of a shipped
-        one.
+        sweep.
     out : path, optional
         Folder; ``sweeps/<name>`` by default.
     workers : int
-        Processes on this machine; 0 for none but this one.
+        Worker processes on this machine; with 0 all runs are in this process.
     **options : object
         Further arguments of `run_sweep`, such as ``engine="compiled"``.
 
@@ -312,12 +311,12 @@ def ensemble(
     out : path, optional
         Folder to write.
     seeds : int, optional
-        Number of seeds of each point; those of the sweep by default.
+        Number of seeds of each point; by default as in the sweep.
     accuracy : float, optional
-        Relative half width to reach, 0-1, from which the number of seeds that it needs
-        follows.
+        Target relative half-width of the interval, 0-1, from which the required number
+        of seeds follows.
     assumed : bool
-        Draw what a scenario leaves to assumptions from its ranges; see
+        Draw values that the scenario leaves to assumptions from their ranges; see
         `Scenario.ranges`.
     **options : object
         Arguments of `sweep`.

@@ -1,4 +1,4 @@
-"""From a sweep to its runs.
+"""Expansion of a sweep into its runs.
 
 Every point of the axes with every seed, each a checked scenario.
 """
@@ -44,7 +44,7 @@ NAME_DIGITS = 16
 
 @dataclass(frozen=True)
 class PlannedRun(Brief):
-    """One run of a sweep."""
+    """One planned run of a sweep."""
 
     run: str  # its name, the first digits of its hash
     point: int  # number of the combination of axis values, from 0
@@ -67,11 +67,11 @@ def expand(
     Parameters
     ----------
     sweep : Sweep
-        What to expand.
+        The sweep to expand.
     library : ProfileLibrary
         Profiles of the runs; their content is part of the runs' names.
     max_runs : int
-        Largest number of runs.
+        Maximum number of runs.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def _where(
     changes: Mapping[str, tuple[KeyPath, Any]],
     key_path: KeyPath,
 ) -> str:
-    """Return the place in the sweep file that gave a key, or the values near."""
+    """Return the location of a key in the sweep file, or the values of its point."""
     places: dict[str, KeyPath] = {key: ("set", key) for key in sweep.spec.set}
     places |= {key: of_axis for key, (of_axis, _) in changes.items()}
     places |= {key: ("draw", key) for key in sweep.spec.draw}
@@ -146,7 +146,7 @@ def _where(
 def _points(
     sweep: Sweep, base: dict[str, Any]
 ) -> Iterator[tuple[dict[str, Any], dict[str, tuple[KeyPath, Any]]]]:
-    """Yield every combination of the blocks: what it is called, and what it changes."""
+    """Yield the labels and changed keys of each combination of the blocks."""
     blocks = [
         list(_block_points(axis, number, label))
         for number, (axis, label) in enumerate(
@@ -189,7 +189,7 @@ def _block_points(
 
 
 def _case_labels(axes: Sequence[SweepAxis]) -> list[str]:
-    """Return the column that names the cases of each block.
+    """Return the column of case names of each block.
 
     ``case``, then ``case_2``, ...
     """
@@ -236,18 +236,18 @@ def _drawn(
 
 
 def own_parts_of(scenario: Scenario, inputs: Inputs, known: Known) -> list[OwnPart]:
-    """Return the code of a run that is not of the package.
+    """Return the extension code of a run, from outside the package.
 
-    `known` is not hashed again.
+    Entries of `known` are not hashed again.
     """
     return own_parts(scenario, inputs, known, limits_of(scenario))
 
 
 def run_hash(scenario: Scenario, inputs: Inputs, own: Sequence[OwnPart] = ()) -> str:
-    """Return the SHA-256 of a run.
+    """Return the SHA-256 that identifies a run.
 
-    Its scenario, inputs, limits, own code, and the version. The engine is no part of
-    it, as both give the same start times.
+    It covers the scenario, inputs, limits, extension code, and the version. The engine
+    is excluded, because both engines give the same start times.
     """
     streams = JobStreams(settle(scenario, inputs)[0], inputs)
     library = streams.library

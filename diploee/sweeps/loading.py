@@ -1,6 +1,6 @@
-"""From a sweep file (or a bare scenario) to a checked sweep.
+"""Loading and checking of a sweep file, or of a scenario as a sweep.
 
-Every problem with its line.
+Every problem is reported with its line.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SUCH_AS = "keys such as 'base:'"
 
 @dataclass(frozen=True)
 class Sweep(Brief):
-    """A checked sweep."""
+    """Checked sweep."""
 
     name: str  # the file's name without its ending
     spec: SweepSpec  # the content of the file
@@ -43,7 +43,7 @@ class Sweep(Brief):
     lines: Mapping[KeyPath, int] = field(default_factory=dict)
 
     def where(self, key_path: KeyPath) -> str:
-        """Return a place of the sweep file in words, ``sizes.yaml:7 axes.0.grid``."""
+        """Return the label of a key of the sweep file, ``sizes.yaml:7 axes.0.grid``."""
         return located(self.source, self.lines, key_path)
 
 
@@ -59,8 +59,7 @@ def load_sweep(name_or_path: str | Path) -> Sweep:
     Raises
     ------
     ScenarioError
-        With one line for each problem: file, line, key, what was found, what is
-        allowed.
+        With one line for each problem: file, line, key, expected value, value found.
     """
     path = find_shipped("sweep", name_or_path)
     data, lines = load_yaml_with_lines(path, _SUCH_AS)
@@ -83,7 +82,7 @@ def sweep_from_dict(
     name : str
         Its name.
     folder : pathlib.Path, optional
-        Where a relative `base` starts from; the working folder by default.
+        Folder that a relative `base` refers to; the working folder by default.
     source : str, optional
         Name of the file in errors.
     lines : mapping, optional
@@ -112,7 +111,7 @@ def load_ensemble(
     assumed: bool = False,
     profiles: Sequence[str] = (),
 ) -> Sweep:
-    """Load a sweep file, or a scenario as a sweep over seeds alone.
+    """Load a sweep file, or a scenario as a sweep over seeds only.
 
     Parameters
     ----------
@@ -123,15 +122,15 @@ def load_ensemble(
     accuracy : float, optional
         Instead of the file's.
     assumed : bool
-        Draw each number of a scenario that has a range and that its file does not give,
-        uniform over the range; the site keeps the size that it has with their defaults.
+        Draw each number of a scenario that has a range and that its file does not
+        specify, uniformly over the range; the site keeps its size with default values.
     profiles : sequence of str
-        Profile folders; none means the shipped ones.
+        Profile folders; the shipped profiles if empty.
 
     Raises
     ------
     ScenarioError
-        If it is neither; one line for each problem.
+        If the file is neither a sweep nor a scenario; one line for each problem.
     """
     if assumed and _is_sweep(name_or_path):
         raise ScenarioError(
@@ -160,7 +159,7 @@ def load_ensemble(
 
 
 def _drawing_assumed(sweep: Sweep, profiles: Sequence[str]) -> Sweep:
-    """Return a sweep of the settled site that draws what is assumed."""
+    """Return a sweep of the resolved site that draws assumed values."""
     keys, base = sweep.base.ranges(given=False), sweep.base
     if not keys:
         raise ScenarioError(
@@ -175,7 +174,7 @@ def _drawing_assumed(sweep: Sweep, profiles: Sequence[str]) -> Sweep:
 
 
 def _is_sweep(name_or_path: str | Path) -> bool:
-    """Return whether a name is a shipped sweep's, or a file has the key ``base``."""
+    """Return True for a shipped sweep's name, or a file with the key ``base``."""
     path = Path(name_or_path)
     if not os.path.isfile(path):  # noqa: PTH113
         return str(name_or_path) in shipped("sweep")

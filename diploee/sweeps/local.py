@@ -1,6 +1,6 @@
-"""Runs on the processes of this machine, as many at once as memory allows.
+"""Sweep runs on local processes, in parallel as far as memory allows.
 
-A worker that dies costs its own run's time only.
+The death of a worker costs only the time of its own run.
 """
 
 from __future__ import annotations
@@ -54,19 +54,19 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's malloc.h
 
 
 def usable_cores() -> int:
-    """Return the cores that this process may use.
+    """Return the number of cores that this process may use.
 
-    In a container, those it was given.
+    In a container, the number of cores assigned to it.
     """
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
 def available_mb(meminfo: Path = Path("/proc/meminfo")) -> float | None:
-    """Return the memory that new processes may take [MB]; None where it is unknown.
+    """Return the memory available to new processes [MB]; None if unknown.
 
-    The smaller of what the machine has and what its control group (a container, a Slurm
-    job) allows.
+    The minimum of the machine's memory and the limit of its control group (a container,
+    a Slurm job).
     """
     result: list[float] = []
     for line in _text(meminfo).splitlines():
@@ -89,31 +89,31 @@ def _text(path: Path) -> str:
 def most_at_once(
     tasks: Sequence[RunTask], n_workers: int, free_mb: float | None
 ) -> int:
-    """Return how many runs fit at once in the memory that is free [MB].
+    """Return the number of runs that fit in the free memory [MB].
 
-    One always does.
+    At least one.
     """
     fitting = n_workers if free_mb is None else int(SHARE * free_mb / RUN_MB)
     return max(1, min(n_workers, fitting, len(tasks)))
 
 
 def run_locally(tasks: Sequence[RunTask], n_workers: int) -> Iterator[Outcome]:
-    """Do runs on worker processes.
+    """Execute runs on worker processes.
 
-    Imports, compiled code and profiles are loaded once in each. Where a worker dies,
-    each run that was under way is done again alone, which shows whose it was.
+    Imports, compiled code and profiles are loaded once per worker. If a worker dies,
+    each run in progress is repeated alone, which identifies the run that failed.
 
     Parameters
     ----------
     tasks : sequence of RunTask
         Started in this order.
     n_workers : int
-        Largest number of processes; fewer run where memory is short.
+        Maximum number of processes; fewer are used if memory is short.
 
     Yields
     ------
     Outcome
-        As they come. When the generator is closed, the workers are stopped.
+        In order of completion. When the generator is closed, the workers are stopped.
 
     Raises
     ------
@@ -147,7 +147,7 @@ def _run_locally(tasks: Sequence[RunTask], n_workers: int) -> Iterator[Outcome]:
 
 
 class _Workers(SpawnContext):
-    """Starts processes and keeps them."""
+    """Multiprocessing context that starts processes and retains them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -162,9 +162,9 @@ class _Workers(SpawnContext):
 def _in_pool(
     tasks: Sequence[RunTask], n_workers: int
 ) -> Generator[Outcome, None, tuple[list[RunTask], int]]:
-    """Yield outcomes.
+    """Yield the outcomes of runs in a pool of workers.
 
-    Return the runs lost with a worker that died, and its exit code.
+    Returns the runs lost with a dead worker, and its exit code.
     """
     workers = _Workers()
     pool = ProcessPoolExecutor(n_workers, workers, _begin)
@@ -192,9 +192,9 @@ def _in_pool(
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Keep an interrupt until a process has started whole.
+    """Delay interrupts until a process has started completely.
 
-    It is born with them held as well.
+    The new process inherits the blocked signals.
     """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
@@ -209,9 +209,9 @@ def _interrupts_held() -> Iterator[None]:
 
 @contextmanager
 def _caller_left_out() -> Iterator[None]:
-    """Start a process that does not run the calling script again.
+    """Start processes that do not import the calling script again.
 
-    It needs nothing of it. Otherwise a script that sweeps would have to ask whether it
+    They do not need it. Otherwise a script with a sweep would have to check whether it
     is ``__main__``.
     """
     caller, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
@@ -222,7 +222,7 @@ def _caller_left_out() -> Iterator[None]:
 
 
 def _begin() -> None:
-    """Make a process a worker, which ends with the process that started it."""
+    """Initialize a worker process, which ends with its parent process."""
     # Ctrl-C reaches all; the parent decides
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -237,9 +237,8 @@ def _begin() -> None:
 def _keep_freed_memory() -> None:
     """Let the allocator reuse the memory of one run for the next.
 
-    The pages of large arrays would come fresh from the system, zeroed, for every run;
-    with several workers at it that costs a fifth of their time. Only glibc is set so;
-    elsewhere it stays.
+    Otherwise the pages of large arrays would be mapped and zeroed anew for every run;
+    with several workers that costs a fifth of their time. Applies to glibc only.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -1,7 +1,7 @@
 """Results of a sweep: each run's record and load shape, a summary, ``sweep.json``.
 
-By the record a cut or missing file shows. The shape is some hundred numbers, few enough
-to keep for every run.
+A truncated or missing file is detected by the record. The load shape is some hundred
+numbers, few enough to keep for every run.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ EXCEEDED = np.concatenate([np.arange(0, 10) / 10_000, np.arange(1, 1001) / 1_000
 class RunRecord(Record):
     """Record of a finished run.
 
-    Its hash, what was kept, and the sizes of its files [bytes].
+    Its hash, the retained outputs, and the sizes of its files [bytes].
     """
 
     run: str
@@ -55,7 +55,7 @@ class RunRecord(Record):
 
 
 class _Manifest(Record):
-    """The part of a run's manifest that a sweep reads."""
+    """Keys of a run's manifest that a sweep reads."""
 
     warnings: list[str]
 
@@ -69,7 +69,7 @@ def write_record(folder: Path, run: str, keep: Keep) -> None:
 
 
 def warnings_of(run: Path, keep: Keep) -> list[str] | None:
-    """Return a run's warnings, or None where a file of `keep` is cut or gone."""
+    """Return a run's warnings, or None if a file of `keep` is truncated or missing."""
     try:
         sizes = {p.name: p.stat().st_size for p in run.iterdir() if p.is_file()}
         content = read_file(run / RECORD_FILE)
@@ -91,7 +91,7 @@ def read_shape(run: Path) -> Any:
 
 
 def load_shape(run: RunFolder) -> pa.Table:
-    """Return the load by hour of the week and its duration curve."""
+    """Return the mean load by hour of the week and the load duration curve."""
     total, count = np.zeros(HOURS_PER_WEEK), np.zeros(HOURS_PER_WEEK)
     largest = np.zeros(HOURS_PER_WEEK)
     distribution = Distribution()
@@ -134,7 +134,7 @@ class Result:
 
 
 def read_results(folder: Path, runs: Iterable[str], keep: Keep) -> dict[str, Result]:
-    """Return the results of those runs that are complete."""
+    """Return the results of those of the runs that are complete."""
 
     def read(run: str) -> tuple[str, Result | None]:
         try:
@@ -152,10 +152,10 @@ def read_results(folder: Path, runs: Iterable[str], keep: Keep) -> dict[str, Res
 
 
 def version_of(folder: Path) -> str | None:
-    """Return the version that a sweep's folder was last written by.
+    """Return the version of diploee that last wrote a sweep's folder.
 
-    None where there is none. Raises `InputError` where files stand that a sweep would
-    replace and no sweep wrote.
+    None if the folder has no sweep. Raises `InputError` if it contains files that a
+    sweep would replace but that no sweep wrote.
     """
     for name in (SWEEP_FILE, SUMMARY_FILE):
         try:
@@ -179,7 +179,7 @@ def version_of(folder: Path) -> str | None:
 def _status_of(
     run: str, results: Mapping[str, Result], failed: Mapping[str, str]
 ) -> str:
-    """Return ``finished``, ``failed`` or ``pending``."""
+    """Return the status ``finished``, ``failed`` or ``pending``."""
     return "finished" if run in results else "failed" if run in failed else "pending"
 
 
@@ -189,7 +189,7 @@ def summary_table(
     results: Mapping[str, Result],
     failed: Mapping[str, str],
 ) -> pa.Table:
-    """Return one row per run.
+    """Return the summary table of a sweep, one row per run.
 
     Name, point, axes, draws, seed, status, folder, metrics.
     """
@@ -233,7 +233,7 @@ def summary_table(
 
 
 def _array(values: list[Any]) -> pa.Array:
-    """Return values as numbers where they all are, as text or JSON otherwise."""
+    """Return values as a column of numbers, or else of text or JSON."""
     known = [value for value in values if value is not None]
     if known and all(isinstance(value, bool) for value in known):
         return pa.array(values, pa.bool_())
@@ -250,14 +250,14 @@ def _json(value: Any) -> str:
 
 
 def table_bytes(table: pa.Table) -> bytes:
-    """Return a table as the content of a Parquet file."""
+    """Return a table as the bytes of a Parquet file."""
     buffer = io.BytesIO()
     pq.write_table(table, buffer, compression="zstd")
     return buffer.getvalue()
 
 
 def json_bytes(content: Mapping[str, Any]) -> bytes:
-    """Return JSON with a line per key, as the content of a file."""
+    """Return JSON with a line per key, as the bytes of a file."""
     text = json.dumps(content, indent=1, ensure_ascii=False, default=str)
     return (text + "\n").encode()
 
@@ -271,7 +271,7 @@ def sweep_content(
 ) -> dict[str, Any]:
     """Return the content of ``sweep.json``.
 
-    The sweep as resolved and the list of its runs.
+    The resolved sweep and the list of its runs.
     """
     return {
         "schema_version": SCHEMA_VERSION,

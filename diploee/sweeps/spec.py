@@ -1,4 +1,4 @@
-"""The sweep file: base scenario, axes, seeds and draws, as frozen models."""
+"""Sweep file models: base scenario, axes, seeds and draws."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NOT_AN_AXIS = {
 
 
 class SweepAxis(Model):
-    """A block of axes; the blocks of a sweep multiply."""
+    """Block of axes; the blocks of a sweep are multiplied."""
 
     grid: Values | None = unset("Values by dotted key; every combination is run.")
     zip: Values | None = unset(
@@ -61,16 +61,16 @@ class SweepAxis(Model):
 
     @property
     def kind(self) -> str:
-        """Which of the three the block is."""
+        """Kind of the block: one of three."""
         return next(name for name in _KINDS if getattr(self, name) is not None)
 
     @property
     def values(self) -> Values:
-        """Values by dotted key of a grid or of a zip."""
+        """Values of a grid or a zip, by dotted key."""
         return self.grid or self.zip or {}
 
     def keys(self) -> dict[str, KeyPath]:
-        """Return the dotted keys that the block varies, each with its place."""
+        """Return the dotted keys that the block varies, each with its key path."""
         if self.cases is None:
             return {key: (self.kind, key) for key in self.values}
         return {
@@ -80,14 +80,14 @@ class SweepAxis(Model):
         }
 
     def n_points(self) -> int:
-        """Return how many points the block has."""
+        """Return the number of points of the block."""
         if self.cases is not None:
             return len(self.cases)
         lengths = [len(values) for values in self.values.values()]
         return prod(lengths) if self.zip is None else lengths[0]
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the faults within the block."""
+        """Yield the problems within the block."""
         lengths = {key: len(values) for key, values in (self.zip or {}).items()}
         if len(set(lengths.values())) > 1:
             result = ", ".join(
@@ -156,7 +156,7 @@ class SweepSpec(Model):
         return prod(axis.n_points() for axis in self.axes)
 
     def varied_keys(self) -> Iterator[tuple[str, KeyPath]]:
-        """Return every dotted key of axes and draws, with its place in the file."""
+        """Return every dotted key of axes and draws, with its path in the file."""
         for number, axis in enumerate(self.axes):
             for key, key_path in axis.keys().items():
                 yield key, ("axes", number, *key_path)
@@ -165,7 +165,7 @@ class SweepSpec(Model):
 
 
 def spec_problems(spec: SweepSpec) -> Iterator[Problem]:
-    """Yield what is wrong within a sweep file, each with its place."""
+    """Yield problems within a sweep file, each with its key path."""
     for number, axis in enumerate(spec.axes):
         for key_path, text in axis.problems():
             yield ("axes", number, *key_path), text
@@ -196,7 +196,7 @@ def spec_problems(spec: SweepSpec) -> Iterator[Problem]:
 
 
 def _overlaps(spec: SweepSpec) -> Iterator[Problem]:
-    """Return the keys that two axes (or an axis and `set`) give, or give a part of."""
+    """Return the keys that two axes (or an axis and `set`) set entirely or partly."""
     seen: dict[str, KeyPath] = {}
     within: dict[str, str] = {}  # of each group of keys, one that was seen in it
     for key, key_path in spec.varied_keys():
@@ -227,7 +227,7 @@ def _overlaps(spec: SweepSpec) -> Iterator[Problem]:
 
 
 def groups_of(key: str) -> list[str]:
-    """Return the keys of the groups of a dotted key, ``a``, ``a.b`` of ``a.b.c``."""
+    """Return the parent keys of a dotted key, ``a``, ``a.b`` of ``a.b.c``."""
     return [key[:end] for end, sign in enumerate(key) if sign == "."]
 
 

@@ -1,7 +1,7 @@
-"""The folder of a sweep, maybe shared by machines: ``runs/`` and files of all runs.
+"""Folder of a sweep, possibly shared by machines: ``runs/`` and files of all runs.
 
-Each run and each file appears whole or not at all. The manifest of a run is in its
-folder: a run with one is complete.
+Runs and files are written atomically. The manifest of a run is in its folder: a run
+with a manifest is complete.
 """
 
 from __future__ import annotations
@@ -37,29 +37,29 @@ RUN_OF_SWEEP = FolderKind(
 
 
 def sweep_folder(target: str | Path) -> Path:
-    """Return the folder of a sweep, which workers find wherever they start."""
+    """Return the absolute folder of a sweep, valid for workers anywhere."""
     return Path(os.path.realpath(local_path(target)))
 
 
 def read_file(path: Path) -> bytes:
-    """Return a file's content; `OSError` without a file."""
+    """Return a file's content; raise `OSError` if there is no file."""
     if path.exists() and not path.is_file():  # a pipe is not waited for
         raise OSError(f"{path}: is no file")
     return path.read_bytes()
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all; `OutputError` where it can't be written."""
+    """Write a file atomically; raise `OutputError` if it can't be written."""
     with whole_file(path, force=True) as partial:
         partial.write_bytes(content)
 
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """Keep other sweeps out of a folder until the process ends.
+    """Lock a folder against other sweeps until the process ends.
 
-    What dead workers left is removed, and a folder that was made for it and stayed
-    empty.
+    Removes the leftovers of dead workers, and at exit a newly created folder that is
+    still empty.
     """
     from filelock import FileLock, Timeout
 
@@ -91,6 +91,6 @@ def claimed(folder: Path) -> Iterator[None]:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove what killed workers left; nobody else writes here now."""
+    """Remove leftovers of killed workers; no other process writes here now."""
     for each in (folder, folder / RUNS):
         remove_leftovers(each, 0.0)

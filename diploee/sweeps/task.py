@@ -1,4 +1,4 @@
-"""One run of a sweep, as a function that any process on any machine can call."""
+"""Single run of a sweep, as a function for any process on any machine."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ START_COST = 2e6
 
 @dataclass(frozen=True)
 class RunTask(Brief):
-    """All that a process needs to know to do a run."""
+    """Complete input of one run for a worker process."""
 
     run: str  # name of the run
     scenario: Scenario  # as resolved
@@ -47,9 +47,9 @@ class RunTask(Brief):
 
     @property
     def cost(self) -> float:
-        """Node-hours that jobs are to take.
+        """Node-hours that jobs are expected to use.
 
-        A measure of its time, which grows with the jobs.
+        A proxy for the run's computing time, which grows with the jobs.
         """
         pools, hours = (
             self.scenario.facility.pools,
@@ -64,7 +64,7 @@ class RunTask(Brief):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended."""
+    """Outcome of a run: finished, or failed with an error."""
 
     run: str
     error: str = ""  # one line where it failed
@@ -75,10 +75,10 @@ Executor = Callable[[Sequence[RunTask]], Iterator[Outcome]]
 
 
 class SweepWorker:
-    """Does one run after another; profiles and files that runs share are read once.
+    """Worker that executes runs in sequence, and reads shared profiles and files once.
 
     `n_threads` of the power stage: 0 uses one core, for several workers on one machine;
-    1 adds a thread that computes power while the next window is made.
+    1 adds a thread that computes power while the next window is generated.
     """
 
     def __init__(self, n_threads: int = 0) -> None:
@@ -88,7 +88,7 @@ class SweepWorker:
         self._known: Known = {}
 
     def run(self, task: RunTask) -> Outcome:
-        """Do a run, unless it is complete already; an error becomes its outcome."""
+        """Execute a run unless it is complete; return errors as its outcome."""
         try:
             self._complete(task)
         except DiploeeError as problem:
@@ -135,7 +135,7 @@ _of_this_process = cache(SweepWorker)
 
 
 def check_importable(tasks: Iterable[RunTask]) -> None:
-    """Refuse code of the user's own that another process can't import."""
+    """Raise an error if another process can't import the user's code."""
     for part in dict.fromkeys(part for task in tasks for part in task.own):
         module, _, name = part.name.partition(":")
         with suppress(ImportError, ValueError, AttributeError):
@@ -150,12 +150,12 @@ def check_importable(tasks: Iterable[RunTask]) -> None:
 
 
 def run_task(task: RunTask) -> Outcome:
-    """Do a run in a worker process, which keeps what its runs share."""
+    """Execute a run in a worker process, which caches shared inputs."""
     for part in task.own:  # registers what no scenario refers to, such as a measure
         import_module(part.name.partition(":")[0])
     return _of_this_process().run(task)
 
 
 def in_process(tasks: Sequence[RunTask]) -> Iterator[Outcome]:
-    """Do runs one by one in this process."""
+    """Execute runs one by one in this process."""
     return map(SweepWorker(n_threads=1).run, tasks)
