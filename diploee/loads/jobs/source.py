@@ -153,7 +153,7 @@ class StreamMatch(Brief):
 
 
 class JobSource(ABC):
-    """Jobs of one stream: call `settle`, then `draws` any number of times, then `match`."""
+    """Jobs of one stream: call `settle`, then `draws` repeatedly, then `match`."""
 
     kind: str  # name of the source in `StreamMatch.match`
     # Their profiles are indices of the extended library
@@ -214,7 +214,7 @@ class JobSource(ABC):
 
     @property
     def run_utilization(self) -> float:
-        """Expected occupancy of the run itself (0-1): the target or the requested one."""
+        """Expected occupancy of the run (0-1): the target or the requested one."""
         spec, in_run = self._stream, not self._frame.mean_from_ms
         if spec.target_utilization is not None and (
             in_run or spec.match == "simulated"
@@ -230,7 +230,7 @@ class JobSource(ABC):
         return self._listed_ms / self._frame.capacity_ms
 
     def _jobs(self, submit_ms: Int64Array, **columns: Any) -> JobTable:
-        """Return jobs with these columns and the columns common to the stream's jobs."""
+        """Return jobs with these columns and those common to the stream's jobs."""
         return JobTable(
             job_id=np.zeros(submit_ms.size, dtype=np.int64),
             submit_ms=submit_ms,
@@ -327,7 +327,7 @@ class LibraryBuilder:
     def on_nodes(
         self, profile_ids: tuple[int, ...], frame: StreamFrame
     ) -> tuple[int, ...]:
-        """Return profiles adapted to a stream's nodes; those of other GPUs are scaled."""
+        """Return profiles adapted to a stream's nodes, scaled from other GPUs."""
         node, entries = frame.node_type, self.library.entries
         other = [
             k for k in profile_ids if is_other_hardware(entries[k].provenance, node)
