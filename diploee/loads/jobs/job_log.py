@@ -70,8 +70,9 @@ class JobRecords(Table):
         """Return the slots of each job on nodes with `per_node` slots.
 
         A single-node job that requests fewer GPUs than a node has occupies only those
-        GPUs, rounded up to whole slots. A job of unknown GPU count occupies its whole
-        nodes, and a CPU-only job occupies no slot.
+        GPUs: a fraction of one GPU, or whole GPUs rounded up. A job of unknown GPU
+        count occupies its whole nodes. A CPU-only job occupies no slot of nodes with
+        several slots.
         """
         slots: Float64Array = np.maximum(np.rint(self.n_nodes * factor), 1) * per_node
         asked = self.n_gpus * SLOTS_PER_GPU

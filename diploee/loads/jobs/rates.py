@@ -108,9 +108,9 @@ class HourlyRates:
 
 
 def _over(times_ms: Int64Array, begin_ms: int, end_ms: int) -> slice:
-    """Return a mask of the times needed to cover a span.
+    """Return the slice of the times needed to cover a span.
 
-    It includes the last time up to the span's start and the first from its end on.
+    It runs from the last time up to the span's start to the first time from its end on.
     """
     first = int(np.searchsorted(times_ms, begin_ms, side="right")) - 1
     return slice(first, int(np.searchsorted(times_ms, end_ms)) + 1)

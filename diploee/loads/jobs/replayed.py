@@ -94,7 +94,7 @@ class ReplayedJobs(JobSource):
 
     @property
     def asked_nodes(self) -> float:
-        """Mean number of nodes that jobs request while the log is replayed."""
+        """Mean number of nodes requested by jobs while the log is replayed."""
         node_ms = float(
             (self._logged.n_nodes * self._logged.duration_ms.astype(np.float64)).sum()
         )
@@ -131,7 +131,7 @@ class ReplayedJobs(JobSource):
             )
 
     def _draws(self, n_spans: int) -> Iterator[JobTable]:
-        """Yield jobs of all repetitions in the run, `n_spans` spans at a time."""
+        """Yield the jobs of all repetitions within the run, some spans at a time."""
         ahead, tiles = JobTable.empty(), list(self._tiles)
         for spans in self._frame.batches(n_spans):
             end_ms = spans.stop * DRAW_MS
@@ -201,7 +201,7 @@ class ReplayedJobs(JobSource):
     def _on_wall(
         self, rows: Int64Array, submit_ms: Int64Array
     ) -> tuple[Int64Array, Int64Array]:
-        """Return jobs at the times that have their local time on the run's clock.
+        """Return jobs at the instants when the run's wall clock shows their time.
 
         Jobs in an hour skipped by daylight saving are dropped, and jobs in a repeated
         hour occur twice.
@@ -362,7 +362,11 @@ class ReplayedJobs(JobSource):
         return WorkloadError(f"streams.{self.name}.replay{text}")
 
     def _given_power(self, log: JobLog, rule: Int16Array) -> Int16Array:
-        """Return the rules of jobs, with rules for jobs of logged or idle power."""
+        """Return each job's rule, or an index beyond the rules for given power.
+
+        The first indices beyond the rules are the profiles named for single jobs, in
+        the order of `_profile_ids`. The last one is idle power, for CPU-only jobs.
+        """
         spec, n_rules = self.spec, len(self.spec.rules)
         if self._frame.node_type.n_gpus and spec.cpu_jobs != "rules":
             on_cpus = log.jobs.n_gpus == 0
@@ -416,7 +420,7 @@ class ReplayedJobs(JobSource):
     def _classes(
         self, builder: LibraryBuilder, rule: Int16Array, slots: Int32Array
     ) -> tuple[tuple[StreamClass, ...], Int16Array]:
-        """Return a class per rule and node count, and the class of each job."""
+        """Return a class per rule and node count in use, and each job's class."""
         pairs, class_of, n_jobs = np.unique(
             np.stack([rule.astype(np.int64), slots]),
             axis=1,

@@ -92,7 +92,10 @@ class ShuffledWeeks:
         return int(self._weeks.size)
 
     def week(self, number: int) -> tuple[Int64Array, Int64Array]:
-        """Return job rows of a week since 1970-01-05, and times into it [ms]."""
+        """Return a week's job rows and times into the week [ms].
+
+        Weeks are numbered since 1970-01-05.
+        """
         if self._seasonal:
             n, (of_deck, place) = WEEKS_PER_YEAR, map(int, _season(number))
         else:

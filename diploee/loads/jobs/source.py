@@ -327,7 +327,7 @@ class LibraryBuilder:
     def on_nodes(
         self, profile_ids: tuple[int, ...], frame: StreamFrame
     ) -> tuple[int, ...]:
-        """Return profiles for a stream's nodes, scaled from other GPUs."""
+        """Return profiles adapted to a stream's nodes, scaled from other GPUs."""
         node, entries = frame.node_type, self.library.entries
         other = [
             k for k in profile_ids if is_other_hardware(entries[k].provenance, node)

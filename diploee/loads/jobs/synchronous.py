@@ -261,14 +261,14 @@ class _Kind:
         )
 
     def leads_ms(self, phase: Int16Array, length_ms: Int64Array) -> Int64Array:
-        """Return each phase's time with a GPU already in the next phase [ms]."""
+        """Return the time at each phase's end with a GPU in the next phase [ms]."""
         lead_ms = _ms(self.spec.lead_s) if self.n_gpus <= MAX_LED else 0
         trains, writes = phase <= TrainingPhase.REDO, phase == TrainingPhase.CHECKPOINT
         leads = (trains[:-1] & writes[1:]) | (writes[:-1] & trains[1:])
         return np.where(np.append(leads, False), np.minimum(lead_ms, length_ms // 2), 0)
 
     def lags_ms(self, length_ms: Int64Array) -> Int64Array:
-        """Return each phase's time with nodes still in the previous phase [ms]."""
+        """Return the time at each phase's start with nodes in the old phase [ms]."""
         lags_ms = np.minimum(
             _ms(self.spec.lag_s or 0) if self.n_nodes > 1 else 0, length_ms // 2
         )
@@ -337,7 +337,7 @@ class _Kind:
         )
 
     def _edge_profile(self, phase: TrainingPhase, what: int) -> PowerProfile:
-        """Return the profile of a ramp into a phase, for all nodes of the entry."""
+        """Return the profile of a rise or fall into a phase, for all nodes."""
         assert self.smoothed is not None
         name = f":{self.frame.name}:{self.label}:{'rise' if what == RISE else 'fall'}"
         notes = "ramp of GPU power smoothing"
@@ -463,7 +463,10 @@ class SynchronousJobs(JobSource):
         return replace(super().match(), jobs_per_day=self.jobs_per_day)
 
     def pieces(self, number: int) -> ProfileSections:
-        """Return the profile sections of a job (numbered from 1), in its own time."""
+        """Return the profile sections of a job by number, in the job's time.
+
+        Jobs are numbered from 1.
+        """
         kind, phases = self._kind(number), self.phases(number)
         trains = phases.phase <= TrainingPhase.REDO
         # Work that is done again and work anew adjoin: one stretch of iterations.
