@@ -92,8 +92,8 @@ class _EventMeter:
                 for at in zip(times_ms.tolist(), repeat(before_w), twin_w.tolist())
             ]
         )
-        own = _own_share(event, events, times_ms)
-        result = _against_twin(event, times_ms, dt_ms, power_w, twin_w, allowed_w, own)
+        own = _event_fraction(event, events, times_ms)
+        result = _event_effect(event, times_ms, dt_ms, power_w, twin_w, allowed_w, own)
         result["before_mw"] = before_w / W_PER_MW
         result["target_mw"] = event.target.level_w(before_w) / W_PER_MW
         changed_j = (twin_w - power_w) * own * dt_ms / MS_PER_S
@@ -112,7 +112,7 @@ _COSTS = (
 )
 
 
-def _own_share(
+def _event_fraction(
     event: RunEvent, events: Sequence[RunEvent], times_ms: Int64Array
 ) -> Float64Array:
     """Return the fraction of each time's change that is due to an event, 0-1.
@@ -142,7 +142,7 @@ def _own_share(
     return acting / np.maximum(n_acting, 1) + rebounds / n_rebound + holds / n_hold
 
 
-def _against_twin(
+def _event_effect(
     event: RunEvent,
     times_ms: Int64Array,
     dt_ms: int,

@@ -101,7 +101,7 @@ class Forecast:
         return f"about {duration(self.time_s)}, {memory} of memory, {disk} on disk"
 
 
-def forecast_of(
+def forecast_run(
     site: PreparedSite, jobs_per_day: float, plans: Sequence[ServicePlan]
 ) -> Forecast:
     """Return the forecast of a run from its number of jobs and service segments."""

@@ -36,7 +36,7 @@ from diploee.scenario.loading import (
 )
 from diploee.scenario.models import Scenario, Size
 from diploee.scenario.starter import SiteAnswers
-from diploee.scenario.yaml_lines import dotted, load_yaml_with_lines, read_value
+from diploee.scenario.yaml_lines import dotted_key, load_yaml_with_lines, read_value
 from diploee.schedule.policy import compiled_engine_for
 from diploee.studio.edits import TAKEN_OUT, edited, flow, listed, read
 
@@ -233,7 +233,7 @@ def opened(draft: Draft, place: StudioFolder) -> OpenedDraft:
             n: t if is_text.get(n) else read_value(t, SITE_KEY + n)
             for n, t in given.items()
         }
-        answers = checked(asked, SiteAnswers, lambda at: SITE_KEY + dotted(at))
+        answers = checked(asked, SiteAnswers, lambda at: SITE_KEY + dotted_key(at))
         name = dict(edits).get("name") or "my_site"
         if not _NAME.fullmatch(name):
             raise InputError(
