@@ -531,7 +531,7 @@ def _with_values(
     for key, value in values.items():
         data = with_value(data, key, value, partial(str, names.get(key, key)))
     data = with_set_keys(data, scenario.model_dump(mode="json"), values)
-    return scenario_from_dict(data).beside(scenario.folder) if values else scenario
+    return scenario_from_dict(data).with_folder(scenario.folder) if values else scenario
 
 
 def limits(run: Run | Path | str, against: Limits | Path | str) -> LimitReport:

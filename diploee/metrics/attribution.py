@@ -275,7 +275,7 @@ class Attribution:
                     _Service(name, plan, planned, banks, float(least_w))
                 )
 
-    def of_streams(self, class_id: Int16Array, amounts: Int64Array) -> Int64Array:
+    def sum_by_stream(self, class_id: Int16Array, amounts: Int64Array) -> Int64Array:
         """Sum amounts per job by their stream, shape (streams,)."""
         total = np.zeros(len(self._streams), dtype=np.int64)
         np.add.at(total, self._stream_of[class_id], amounts)

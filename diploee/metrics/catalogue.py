@@ -78,7 +78,7 @@ ASKED = (
 """Keys of the metrics that a planner needs first, beside those that are in every table."""  # noqa: E501
 
 
-def comparison_metrics(chosen: Iterable[str] = ()) -> list[Metric]:
+def metrics_of_runs(chosen: Iterable[str] = ()) -> list[Metric]:
     """Return the metrics that tables of several runs show.
 
     Parameters

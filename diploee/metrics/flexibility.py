@@ -281,7 +281,10 @@ class FlexibilityMetrics:
             result["not_drawn_mwh"] = sum(e["not_drawn_mwh"] for _, e in measured)
         if self._jobs is not None:
             of_jobs = zip(
-                entries, self._jobs.performance(), self._jobs.drawn(), strict=True
+                entries,
+                self._jobs.performance(),
+                self._jobs.largest_jobs(),
+                strict=True,
             )
             for entry, performance, drawn in of_jobs:
                 entry |= {"weighted_performance": performance, "widest_jobs": drawn}

@@ -112,7 +112,7 @@ class FlexibleJobs:
         runs = runs_of(schedule)
         if not undisturbed:
             self._count(schedule, runs)
-            self._draw(schedule, runs)
+            self._keep_largest(schedule, runs)
         self._add_event_work(schedule, runs, nth)
         own, twin = self._waits
         both = sorted(own.keys() & twin.keys())
@@ -177,7 +177,7 @@ class FlexibleJobs:
                 works[nth][job] = works[nth].get(job, 0.0) + work_ms
                 self._class[job] = class_id
 
-    def _draw(self, schedule: Schedule, runs: ExecutionIntervals) -> None:
+    def _keep_largest(self, schedule: Schedule, runs: ExecutionIntervals) -> None:
         """Retain the intervals of the largest jobs around each event, for a chart."""
         jobs = schedule.jobs
         for event, kept in zip(self._events, self._drawn, strict=True):
@@ -204,7 +204,7 @@ class FlexibleJobs:
                 ]:
                     del kept[job]
 
-    def drawn(self) -> list[list[dict[str, Any]]]:
+    def largest_jobs(self) -> list[list[dict[str, Any]]]:
         """Return the intervals of each event's largest jobs, the largest first."""
         result = []
         for event, kept in zip(self._events, self._drawn, strict=True):

@@ -191,7 +191,7 @@ class GridMetrics:
             ),
         }
 
-    def added(self) -> dict[str, Any]:
+    def measures_block(self) -> dict[str, Any]:
         """Return the `measures` block of the extension measures.
 
         Returns None if there are none.
@@ -330,7 +330,7 @@ class RunMetrics:
         taken = {*result, "grid", "measures", "pools", "poi"}
         result |= load_metrics(loads, None, taken)
         result["grid"] = self._grid.block(self._whole.power_w, energy_j)
-        result |= self._grid.added()
+        result |= self._grid.measures_block()
         if self._causes is not None:
             add_causes(result["grid"], self._causes.entries())
         if self._pools:

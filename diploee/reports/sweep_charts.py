@@ -14,7 +14,7 @@ from diploee.base.tables import Float64Array, Kind, open_parquet, to_pandas_fram
 from diploee.base.units import MS_PER_H, W_PER_MW, power_unit
 from diploee.grid.limits.file import Limits, load_limits
 from diploee.grid.limits.report import LimitReport, report_on
-from diploee.metrics.catalogue import comparison_metrics
+from diploee.metrics.catalogue import metrics_of_runs
 from diploee.reports.aggregate import round_edges
 from diploee.reports.common import WEEK_AXIS, histogram_layers, near_range
 from diploee.reports.drawing.charts import (
@@ -90,7 +90,7 @@ def _metrics(sweep: SweepData) -> list[Metric]:
     """Return the sweep's summary metrics, powers in the unit of their size."""
     result = sweep.finished
     unit = power_unit(result.get("power.max_mw", result[MEAN_POWER]).max() * W_PER_MW)
-    main = (metric.sized(unit) for metric in comparison_metrics(sweep.metrics))
+    main = (metric.sized(unit) for metric in metrics_of_runs(sweep.metrics))
     return [m for m in main if m.key in result and result[m.key].any()]
 
 

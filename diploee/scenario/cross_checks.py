@@ -131,7 +131,7 @@ def _span(scenario: Scenario) -> str:
 
 
 def _flexibility_problems(scenario: Scenario, flexibility: Flexibility) -> Problems:
-    given, follow = flexibility.signals.given(), flexibility.follow
+    given, follow = flexibility.signals.configured(), flexibility.follow
     targets: list[tuple[KeyPath, Any]] = [
         (("flexibility", "events", k), event.target)
         for k, event in enumerate(flexibility.events)

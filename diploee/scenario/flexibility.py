@@ -337,7 +337,7 @@ class Signals(Model):
 
     @model_validator(mode="after")
     def _units_fit(self) -> Self:
-        for name, signal in self.given().items():
+        for name, signal in self.configured().items():
             if signal.unit is not None and signal.unit not in SIGNAL_UNITS[name]:
                 raise ValueError(
                     f"{name}.unit must be one of {one_of(SIGNAL_UNITS[name])}, found "
@@ -345,7 +345,7 @@ class Signals(Model):
                 )
         return self
 
-    def given(self) -> dict[SignalName, SignalFile]:
+    def configured(self) -> dict[SignalName, SignalFile]:
         """Return the configured signals by name."""
         result = {name: getattr(self, name) for name in get_args(SignalName)}
         return {name: signal for name, signal in result.items() if signal is not None}

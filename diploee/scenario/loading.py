@@ -239,7 +239,7 @@ def load_scenario(
             return f"{', '.join(inside)} (in {dotted_key(key_path)})"
         return key_location(path, lines, key_path)
 
-    return scenario_from_dict(data, where).beside(path.parent)
+    return scenario_from_dict(data, where).with_folder(path.parent)
 
 
 @contextmanager
@@ -384,7 +384,7 @@ def input_files(scenario: Scenario) -> tuple[str, ...]:
         names.update(replicas.files)
     if scenario.flexibility is not None:
         names.update(
-            signal.file for signal in scenario.flexibility.signals.given().values()
+            signal.file for signal in scenario.flexibility.signals.configured().values()
         )
     return tuple(sorted(name for name in names if name is not None))
 

@@ -376,7 +376,7 @@ class Scenario(Model):
         """
         return self._folder
 
-    def beside(self, folder: Path) -> Scenario:
+    def with_folder(self, folder: Path) -> Scenario:
         """Return the scenario with file names relative to another folder."""
         placed = self.model_copy()
         placed._folder = folder

@@ -197,7 +197,7 @@ class NodeAllocations:
         for sink in self.sinks:
             sink(self._given_back)
 
-    def rest(self) -> HeldNodes:
+    def remaining(self) -> HeldNodes:
         """Return allocations of unfinished jobs, and of all services and replicas."""
         rows = self.held
         of_jobs = (rows.owner >= 0) & (rows.owner < OF_SERVICES - len(self.labels))

@@ -294,7 +294,7 @@ class Pipeline:
             baseline = {BASELINE: other.columns[POWER]} if self.is_measured else {}
             yield Block(block.t0_ms, block.dt_ms, {**block.columns, **baseline})
 
-    def written(
+    def averaged_blocks(
         self, blocks: Iterator[Block], at_step: Sequence[Sink] = ()
     ) -> Iterator[Block]:
         """Yield blocks at the output resolution, averaged by the kind of column.

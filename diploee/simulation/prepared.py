@@ -284,7 +284,7 @@ def settle(
         lowest_mw = float(inputs.signals["cap"].values.min())
         idle_mw = settled.facility.idle_power_w / W_PER_MW
         if lowest_mw < idle_mw:
-            given = scenario.flexibility.signals.given()["cap"]
+            given = scenario.flexibility.signals.configured()["cap"]
             raise LogFormatError(
                 f"{one_line(given.file)}: a cap of {lowest_mw:g} MW, expected at "
                 f"least the {idle_mw:.4g} MW that the nodes draw without a job"

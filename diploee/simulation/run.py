@@ -113,7 +113,7 @@ def simulate(
             blocks = pipeline.blocks(windows, options.n_threads)
             if options.until_decided:
                 blocks = _until_decided(blocks, site, seen)
-            for block in pipeline.written(blocks, at_step):
+            for block in pipeline.averaged_blocks(blocks, at_step):
                 block = taken.causes.by_load(block) if options.by_load else block
                 with watch.lap("files and metrics"):
                     for sink in taken.sinks:
@@ -234,7 +234,7 @@ class _RunSinks:
             )
             places.sinks.append(nodes.add)
             closing.callback(nodes.close)
-            closing.callback(lambda: nodes.add(places.rest()))
+            closing.callback(lambda: nodes.add(places.remaining()))
         self._flexibility: FlexibilityMetrics | None = None
         if line.is_measured:
             measured = flexibility_metrics(

@@ -180,7 +180,7 @@ def checked_scenario(text: str, folder: Path, place: StudioFolder) -> Scenario:
         raise ScenarioError(
             [f"{code}: code of your own is not loaded here; use 'diploee run'"]
         )
-    scenario = scenario_from_dict(data).beside(folder)
+    scenario = scenario_from_dict(data).with_folder(folder)
     roots = (place.folder, shipped_folder("scenarios").resolve())
     beside = [name for name in scenario.limits if name not in shipped("limits")]
     for name in (*input_files(scenario), *beside):

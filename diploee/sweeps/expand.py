@@ -104,7 +104,7 @@ def expand(
                 keyed = (*sweep.spec.set, *changes, *sweep.spec.draw)
                 of_seed = with_set_keys({**of_seed, "seed": seed}, unset, keyed)
                 where = partial(_where, sweep, of_seed, changes)
-                scenario = scenario_from_dict(of_seed, where).beside(folder)
+                scenario = scenario_from_dict(of_seed, where).with_folder(folder)
                 inputs = reader.load(scenario, library)
                 own = own_parts_of(scenario, inputs, known)
                 name = run_hash(scenario, inputs, own)[:NAME_DIGITS]

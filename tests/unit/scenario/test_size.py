@@ -272,12 +272,12 @@ def test_cap_below_the_idle_power_of_the_site_in_its_size_is_refused(
     changes: dict[str, Any] = {
         "flexibility.signals.cap": {"file": "cap.csv", "utc_offset": "+00:00"}
     }
-    settle(*with_inputs(tiny_scenario(changes).beside(tmp_path)))
+    settle(*with_inputs(tiny_scenario(changes).with_folder(tmp_path)))
     changes |= {"facility.size": {"nodes_factor": 3}}
     with pytest.raises(
         InputError, match=r"cap\.csv: a cap of 0\.01 MW, .* the 0\.0144"
     ):
-        settle(*with_inputs(tiny_scenario(changes).beside(tmp_path)))
+        settle(*with_inputs(tiny_scenario(changes).with_folder(tmp_path)))
 
 
 def with_inputs(scenario: Scenario) -> tuple[Scenario, Inputs]:

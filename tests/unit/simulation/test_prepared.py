@@ -75,7 +75,7 @@ def test_what_no_file_gave_is_not_given_after_a_site_has_grown() -> None:
     site = load_scenario("campus_100mw_synchronous")
     large = scale_scenario(site, 2.0)
     assert large.ranges(given=False).keys() == site.ranges(given=False).keys()
-    assert large == scenario_from_dict(large.model_dump(mode="json")).beside(
+    assert large == scenario_from_dict(large.model_dump(mode="json")).with_folder(
         site.folder
     )
 

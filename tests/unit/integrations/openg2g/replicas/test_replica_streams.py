@@ -78,7 +78,7 @@ def scenario_of(
         "replica_streams": {"chat": {"pool": "p", "models": {"tiny": served}, **keys}},
     }
     seed = data["replica_streams"]["chat"].pop("seed", 0)
-    return scenario_from_dict(data | {"seed": seed}).beside(folder)
+    return scenario_from_dict(data | {"seed": seed}).with_folder(folder)
 
 
 def planned(scenario):
