@@ -499,7 +499,7 @@ def _nodes_per_unit(facility: Facility, level: Level) -> int:
 
 
 MAX_DIGITS = 18
-"""Of the number of a part; no site has one beyond."""
+"""Maximum digits of the number of a rack, row or hall."""
 
 
 @document_fields

@@ -55,8 +55,7 @@ _WRAPPED = (
     "fget",
     "fset",
 )
-"""Where methods, partial functions, properties and compiled functions have what they
-call."""
+"""Attributes with the callee of methods, partials, properties and jitted functions."""
 _INSTALLED = tuple(Path(sysconfig.get_path(name)) for name in ("purelib", "platlib"))
 
 

@@ -331,7 +331,7 @@ def _time_text(line: Pipeline, site: PreparedSite) -> str:
 
 
 NEAR_TARGET = 0.02
-"""How near its target a plan of services is that is only checked and forecast."""
+"""Tolerance of a service plan's target in checks and forecasts."""
 
 
 @dataclass(frozen=True)
