@@ -28,10 +28,10 @@ from diploee.runs.folder import RUN_FOLDER
 from diploee.runs.reader import RunFolder
 from diploee.runs.sections import Section, as_html
 from diploee.scenario.loading import (
-    as_described,
     load_scenario,
     scenario_from_dict,
     target_values,
+    with_set_keys,
     with_value,
 )
 from diploee.scenario.log_replay import ClassRule
@@ -524,8 +524,8 @@ def _with_values(
     data = scenario.model_dump(mode="json")
     for key, value in values.items():
         data = with_value(data, key, value, partial(str, names.get(key, key)))
-    data = as_described(data, scenario.model_dump(mode="json"), values)
-    return scenario_from_dict(data).beside(scenario.folder) if values else scenario
+    data = with_set_keys(data, scenario.model_dump(mode="json"), values)
+    return scenario_from_dict(data).with_folder(scenario.folder) if values else scenario
 
 
 def limits(run: Run | Path | str, against: Limits | Path | str) -> LimitReport:

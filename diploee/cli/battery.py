@@ -19,7 +19,7 @@ from diploee.grid.limits.mitigation import mitigate, sizing_steps_ms
 from diploee.profiles.library import ProfileLibrary
 from diploee.reports.cures import battery_sections
 from diploee.runs.sections import as_dict
-from diploee.scenario.loading import load_scenario, placing
+from diploee.scenario.loading import load_scenario, locate_errors
 
 
 def battery_command(
@@ -62,7 +62,7 @@ def battery_command(
             steps_ms = [sizing_steps_ms(rule, load_scenario(site)) for rule in rules]
             step = f"{min(sum(steps_ms, ())) / MS_PER_S:g} s"
             scenario = load_scenario(site, [f"resolution='{step}'"])
-            with placing(site):
+            with locate_errors(site):
                 run = again(
                     scenario,
                     Path(folder) / scenario.name,

@@ -131,7 +131,7 @@ def run_command(
     from diploee.cli.display import ProgressBars, show_run
     from diploee.grid.limits.file import load_limits
     from diploee.profiles.library import ProfileLibrary
-    from diploee.scenario.loading import placing
+    from diploee.scenario.loading import locate_errors
 
     resolved = _load(scenario, set_, target_utilization, seed)
     library = ProfileLibrary.open(*(profiles or ()))
@@ -149,7 +149,7 @@ def run_command(
     if at_most is None and (limits or resolved.limits):
         at_most = AT_MOST_MIN
     try:
-        with placing(scenario):
+        with locate_errors(scenario):
             result = simulate(
                 resolved,
                 out,
@@ -226,11 +226,11 @@ def validate(
     """Check a scenario for mistakes, and forecast the time and memory of a run."""
     from diploee.api import site_of
     from diploee.profiles.library import ProfileLibrary
-    from diploee.scenario.loading import placing
+    from diploee.scenario.loading import locate_errors
     from diploee.simulation.run import check
 
     resolved = _load(scenario, set_, target_utilization, seed)
-    with placing(scenario):
+    with locate_errors(scenario):
         site = site_of(resolved, ProfileLibrary.open(*(profiles or ())))
         result = check(site)
     facility, rated_mw = site.scenario.facility, site.rated_power_w / W_PER_MW

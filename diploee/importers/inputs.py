@@ -180,7 +180,7 @@ class InputReader:
         from diploee.importers.signals import read_signal
 
         result: dict[str, Signal] = {}
-        for name, spec in scenario.flexibility.signals.given().items():
+        for name, spec in scenario.flexibility.signals.configured().items():
             path = readable(
                 scenario.folder / spec.file, f"flexibility.signals.{name}.file"
             )

@@ -45,7 +45,7 @@ from diploee.power.segments import (
     Segments,
     class_of_owner,
     job_of_owner,
-    slots_of,
+    node_slots,
 )
 from diploee.profiles.profile import PowerBoundary
 from diploee.scenario.models import Scenario
@@ -186,7 +186,7 @@ class _Service:
         inside_ms: Int64Array = np.clip(edges_ms[low : stop + 1], *span)
         return float(values[low:stop] @ np.diff(inside_ms)) / (span[1] - span[0])
 
-    def least_over(self, span: Span) -> float:
+    def min_power(self, span: Span) -> float:
         """Return the mean minimum power of reserved nodes above idle [W]."""
         reserved = self.planned.reserved
         constant = reserved[0] == reserved[-1]
@@ -246,13 +246,13 @@ class Attribution:
         self._calendars = jobs.calendars
         # Energies of spans, which need no tables of the interval that is written
         self._written, facility = model.at(scenario.resolution_ms), model.facility
-        is_same = model.tables.has_grids_of(model.library, scenario.resolution_ms)
+        is_same = model.tables.has_same_grids(model.library, scenario.resolution_ms)
         self._tables = (model if is_same else self._written).tables
         self._standing = model.standing_nodes
         self._idle_w = np.array(
             [facility.node_type_of(pool).idle_power_w for pool in facility.pools]
         )
-        self._slots = slots_of(facility)
+        self._slots = node_slots(facility)
         # What synchronous jobs do while they play each profile; -1 for all other
         # profiles.
         self._phase_of = np.array(
@@ -277,7 +277,7 @@ class Attribution:
                     _Service(name, plan, planned, banks, float(least_w))
                 )
 
-    def of_streams(self, class_id: Int16Array, amounts: Int64Array) -> Int64Array:
+    def sum_by_stream(self, class_id: Int16Array, amounts: Int64Array) -> Int64Array:
         """Sum amounts per job by their stream, shape (streams,)."""
         total = np.zeros(len(self._streams), dtype=np.int64)
         np.add.at(total, self._stream_of[class_id], amounts)
@@ -294,24 +294,26 @@ class Attribution:
         and each service's requests: the relative change, and its effect on the power,
         which is already included in the components.
         """
-        parts = list(self._change_of_jobs(segments, before, after))
+        parts = list(self._job_changes(segments, before, after))
         added = self._nodes_over(after) - self._nodes_over(before)
         if added.any():
             power_w = float(added @ self._idle_w)
             for service in self._services:
-                power_w += service.least_over(after) - service.least_over(before)
+                power_w += service.min_power(after) - service.min_power(before)
             parts.append(
                 part(
                     power_w, ComponentKind.NODES_ADDED, count=round(float(added.sum()))
                 )
             )
-        calendar = list(self._calendar_of_jobs(segments, before, after))
+        calendar = list(self._calendar_changes(segments, before, after))
         for service in self._services:
             (earlier_w, noise_w), (later_w, later_noise_w) = (
-                self._net_of(service, span) for span in (before, after)
+                self._net_power(service, span) for span in (before, after)
             )
             net_w = [earlier_w, later_w]
-            parts += _change_of(service, net_w, later_noise_w - noise_w, before, after)
+            parts += _service_change(
+                service, net_w, later_noise_w - noise_w, before, after
+            )
             # Power follows the requests: that of both spans is in proportion to both
             # means.
             means = service.calendar_means(before, after)
@@ -337,7 +339,7 @@ class Attribution:
             )
         return parts, calendar
 
-    def _calendar_of_jobs(
+    def _calendar_changes(
         self, segments: Segments, before: Span, after: Span
     ) -> Iterator[dict[str, Any]]:
         """Yield the effect of each stream's submission calendar on a change of power.
@@ -350,7 +352,7 @@ class Attribution:
         """
         powers_w = np.zeros(len(self._streams))
         for span, since_ms in ((before, before[0]), (after, before[1])):
-            rows = _of_jobs(segments, (since_ms, span[1]))
+            rows = _segments_by_job(segments, (since_ms, span[1]))
             if not len(rows):
                 continue
             first = _first(rows)
@@ -372,7 +374,7 @@ class Attribution:
 
         `segments` must include all segments of jobs that overlap the interval.
         """
-        jobs = _of_jobs(segments, span)
+        jobs = _segments_by_job(segments, span)
         of_job_w, nodes = self._mean_w(jobs, span)
         stream, size = self._stream_of[class_of_owner(jobs.owner)], len(self._streams)
         counts = np.bincount(stream[_first(jobs)], minlength=size).tolist()
@@ -383,7 +385,7 @@ class Attribution:
             for k, (name, pool) in enumerate(self._streams)
         ]
         for service in self._services:
-            power_w, n_busy, _ = self._gross_of(service, span)
+            power_w, n_busy, _ = self._gross_means(service, span)
             n_idle -= n_busy
             count = round(service.mean(service.planned.served.n_instances, span))
             parts.append(
@@ -409,7 +411,7 @@ class Attribution:
 
     def services_w(self, span: Span) -> list[float]:
         """Return the mean power of each service and replica stream [W]."""
-        services = [self._gross_of(service, span)[0] for service in self._services]
+        services = [self._gross_means(service, span)[0] for service in self._services]
         return [
             *services,
             *(b.means(self._tables, *span)[0] for _, b in self._replicas),
@@ -441,10 +443,10 @@ class Attribution:
         """Return the mean installed nodes of each pool, shape (pools,)."""
         return self._standing(span[0], span[1] - span[0], 1)[:, 0]
 
-    def _change_of_jobs(
+    def _job_changes(
         self, segments: Segments, before: Span, after: Span
     ) -> Iterator[Part]:
-        rows = _of_jobs(segments, (before[0], after[1]))
+        rows = _segments_by_job(segments, (before[0], after[1]))
         if not len(rows):
             return
         change_w = self._net_w(rows, after) - self._net_w(rows, before)
@@ -454,7 +456,7 @@ class Attribution:
         ended = np.maximum.reduceat(rows.end_ms, first) < after[1]
         stream = self._stream_of[class_of_owner(rows.owner[first])]
         of_job_w = np.add.reduceat(change_w, first)
-        ran_on = self._phases_of(rows, first, before[0], of_job_w < 0)
+        ran_on = self._phase_changes(rows, first, before[0], of_job_w < 0)
         did = np.where(started | ended, 2 * ended + started, ran_on)
         group = stream * len(_OF_JOBS) + did
         counts = np.bincount(group, minlength=len(self._streams) * len(_OF_JOBS))
@@ -483,7 +485,7 @@ class Attribution:
                 more["recent"] = {"count": int(np.count_nonzero(young)), "mw": young_mw}
             yield part(float(of_part_w.sum()), what, name, pool, **more)
 
-    def _phases_of(
+    def _phase_changes(
         self, rows: Segments, first: Int64Array, begin_ms: int, falls: BoolArray
     ) -> Int64Array:
         """Return the phase change of each running job as an index of `_OF_JOBS`.
@@ -511,15 +513,13 @@ class Attribution:
             0,
         )
 
-    def _net_of(self, service: _Service, span: Span) -> tuple[float, float]:
+    def _net_power(self, service: _Service, span: Span) -> tuple[float, float]:
         """Return a service's power above idle nodes, and its noise [W]."""
-        gross_w, n_nodes, steady_w = self._gross_of(service, span)
+        gross_w, n_nodes, steady_w = self._gross_means(service, span)
         idle_w = float(self._idle_w[service.plan.pool_id])
-        return steady_w - n_nodes * idle_w - service.least_over(
-            span
-        ), gross_w - steady_w
+        return steady_w - n_nodes * idle_w - service.min_power(span), gross_w - steady_w
 
-    def _gross_of(self, service: _Service, span: Span) -> tuple[float, float, float]:
+    def _gross_means(self, service: _Service, span: Span) -> tuple[float, float, float]:
         """Return a service's `Bank.means` over an interval."""
         power_w, nodes, steady_w = np.sum(
             [bank.means(self._tables, *span) for bank in service.banks], axis=0
@@ -543,7 +543,7 @@ class Attribution:
         return energy_j * (MS_PER_S / length_ms), nodes
 
 
-def _of_jobs(segments: Segments, span: Span) -> Segments:
+def _segments_by_job(segments: Segments, span: Span) -> Segments:
     """Return the segments of jobs that overlap an interval, sorted by job and time."""
     overlaps = (segments.start_ms < span[1]) & (segments.end_ms > span[0])
     rows = segments.take(overlaps & (segments.owner < OF_SERVICES))
@@ -555,7 +555,7 @@ def _first(rows: Segments) -> Int64Array:
     return np.flatnonzero(np.diff(rows.owner, prepend=-1))
 
 
-def _change_of(
+def _service_change(
     service: _Service, net_w: Sequence[float], noise_w: float, before: Span, after: Span
 ) -> Iterator[Part]:
     """Split the change of a service's power into instance count and power.

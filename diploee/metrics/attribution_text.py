@@ -32,7 +32,7 @@ MAX_REST = 0.1
 Words = Mapping[str, Any]
 
 
-def causes_of(metrics: Mapping[str, Any]) -> Iterator[tuple[Key, str, Words]]:
+def read_causes(metrics: Mapping[str, Any]) -> Iterator[tuple[Key, str, Words]]:
     """Yield the key, time and cause of each event of a run.
 
     Yields nothing for runs of older versions, which have no causes.
@@ -46,12 +46,12 @@ def causes_of(metrics: Mapping[str, Any]) -> Iterator[tuple[Key, str, Words]]:
             yield ("zooms", 0.0, window["name"]), window["at"], window["cause"]
 
 
-def event_words(key: Key) -> str:
+def event_label(key: Key) -> str:
     """Return the label of an event, such as ``ramp up over 60 s``."""
     block, length_s, way = key
     if block == "peak":
         return "peak"
-    length = _span_words(length_s)
+    length = _duration_text(length_s)
     if block == "changes":
         return CHANGE[way].format(length)
     if block == "ramps":
@@ -60,12 +60,12 @@ def event_words(key: Key) -> str:
         return SWING.format(length)
     kind, _, length = way.partition("_")
     of_length = (
-        f" over {_span_words(float(length.removesuffix('s')))}" if length else ""
+        f" over {_duration_text(float(length.removesuffix('s')))}" if length else ""
     )
     return f"event window: {kind}{of_length}"
 
 
-def _span_words(length_s: float) -> str:
+def _duration_text(length_s: float) -> str:
     """Return the text of a duration, such as ``1 min``."""
     for unit, unit_s in (("h", S_PER_H), ("min", S_PER_MIN)):
         if length_s >= unit_s and length_s % unit_s == 0:
@@ -73,7 +73,7 @@ def _span_words(length_s: float) -> str:
     return f"{length_s:g} s"
 
 
-def cause_words(cause: Words, unit: PowerUnit | None = None) -> str:
+def cause_text(cause: Words, unit: PowerUnit | None = None) -> str:
     """Return the text of a cause: net changes, the event's direction first."""
     lines, rest_mw = cause_lines(cause)
     change_mw = _change_mw(cause)
@@ -95,9 +95,9 @@ def cause_words(cause: Words, unit: PowerUnit | None = None) -> str:
     if abs(rest_mw) > MAX_REST * abs(change_mw):
         result.insert(0, f"{abs(rest_mw / (change_mw or rest_mw)):.0%} unexplained")
     if write.shows(rest_mw):
-        result.append(f"the rest {write.signed(rest_mw)}")
+        result.append(f"the rest {write.format_change(rest_mw)}")
     if queued := cause.get("queued_jobs"):
-        result.append(_queue(*queued))
+        result.append(_queue_text(*queued))
     return "; ".join(filter(None, result))
 
 
@@ -183,7 +183,7 @@ class _Writer:
         """Return True if a power is not 0 at the printed decimals."""
         return round(abs(mw) * self._factor, self._digits) > 0
 
-    def signed(self, mw: float) -> str:
+    def format_change(self, mw: float) -> str:
         """Return the text of a signed change, such as ``-3.10 MW``."""
         return f"{self._gross(mw)} {self._unit.power}"
 
@@ -192,7 +192,7 @@ class _Writer:
         name = f"{line.kind} {line.of}".rstrip()
         if self._with_pool and line.pool and line.pool != line.of:
             name += f" in pool {line.pool}"
-        net = f"{name} {self.signed(line.net_mw)}"
+        net = f"{name} {self.format_change(line.net_mw)}"
         if not full:
             return net
         parts = [of for part in line.parts for of in _gross_parts(part)]
@@ -201,9 +201,10 @@ class _Writer:
         parts = [
             p for p in parts if abs(_net_mw(p)) >= least_mw and self.shows(_net_mw(p))
         ]
-        words = [self._gross_words(p, line, len(parts) > 1) for p in parts]
+        words = [self._gross_text(p, line, len(parts) > 1) for p in parts]
         words += [
-            f"the calendar {_moved(entry['change'])}: {self._gross(entry['mw'])}"
+            f"the calendar {_calendar_text(entry['change'])}: "
+            f"{self._gross(entry['mw'])}"
             for entry in cause.get("calendar", ())
             if line.kind in (Whose.STREAM, Whose.SERVICE)
             and (entry["of"], entry["pool"]) == (line.of, line.pool)
@@ -216,9 +217,9 @@ class _Writer:
     def _gross(self, mw: float) -> str:
         return f"{mw * self._factor:+,.{self._digits}f}"
 
-    def _gross_words(self, part: Words, line: NetChange, beside_others: bool) -> str:
+    def _gross_text(self, part: Words, line: NetChange, beside_others: bool) -> str:
         """Return the text of a component, with power unless it is the only one."""
-        words = _did(part, line)
+        words = _action_text(part, line)
         if "mean_mw" in part:
             drew, mean = (
                 f"{part[k] * self._factor:,.{self._digits}f}" for k in ("mw", "mean_mw")
@@ -261,7 +262,7 @@ def _gross_parts(part: Words) -> list[Words]:
     ] or [part]
 
 
-def _did(part: Words, line: NetChange) -> str:
+def _action_text(part: Words, line: NetChange) -> str:
     """Return the action text of a component, from its counted items."""
     what = ComponentKind(part["what"])
     if "count" in part:
@@ -286,7 +287,7 @@ def _did(part: Words, line: NetChange) -> str:
     )
 
 
-def _moved(change: float | None) -> str:
+def _calendar_text(change: float | None) -> str:
     """Return the text of a calendar's relative change.
 
     None means that the earlier mean is 0.
@@ -296,7 +297,7 @@ def _moved(change: float | None) -> str:
     return f"rose by {change:.0%}" if change > 0 else f"fell by {min(-change, 1.0):.0%}"
 
 
-def _queue(before: float, after: float) -> str:
+def _queue_text(before: float, after: float) -> str:
     """Return the text of the change of queue length."""
     if not before:
         return f"a queue of {after:,.0f} jobs built up"

@@ -35,17 +35,19 @@ def power_factor(active: float, reactive: float) -> float | None:
     return active / apparent if apparent else None
 
 
-def mwh(quanta: int, step_ms: int) -> float:
+def mwh_from_quanta(quanta: int, step_ms: int) -> float:
     """Convert a sum of fixed-point power over `step_ms` intervals to [MWh or Mvarh]."""
     return quanta / QUANTA_PER_MW * step_ms / MS_PER_H
 
 
-def for_power_factor(demand: float, found: float | None, least: float) -> float:
+def adjust_for_power_factor(demand: float, found: float | None, least: float) -> float:
     """Return a demand raised for a power factor below the minimum."""
     return demand * least / found if found and found < least else demand
 
 
-def beyond_free_share(reactive_demand: float, demand: float, share: float) -> float:
+def excess_reactive_demand(
+    reactive_demand: float, demand: float, share: float
+) -> float:
     """Return the reactive demand (import positive) above a free fraction."""
     return max(0.0, reactive_demand - share * max(demand, 0.0))
 
@@ -89,8 +91,8 @@ class MonthSums:
         """
         imported = self.total + self.exported
         return {
-            "drawn_mvarh": mwh(self.drawn, step_ms),
-            "supplied_mvarh": mwh(self.supplied, step_ms),
+            "drawn_mvarh": mwh_from_quanta(self.drawn, step_ms),
+            "supplied_mvarh": mwh_from_quanta(self.supplied, step_ms),
             "lagging_power_factor": power_factor(imported, self.drawn),
             "leading_power_factor": power_factor(imported, self.supplied),
         }
@@ -138,7 +140,7 @@ class BillingDemand:
             ]
             entries.append(entry)
         if self._rules is not None:
-            _add_billed(entries, self._rules)
+            _add_billed_demand(entries, self._rules)
         return {
             "resolution_s": self._clock.step_s,
             "months": entries,
@@ -187,13 +189,13 @@ class BillingDemand:
             "month": month,
             "complete": sums.n * clock.step_ms == end_ms - clock.time_ms(first),
             "hours": hours,
-            "energy_mwh": mwh(sums.total, clock.step_ms),
-            "exported_mwh": mwh(sums.exported, clock.step_ms),
+            "energy_mwh": mwh_from_quanta(sums.total, clock.step_ms),
+            "exported_mwh": mwh_from_quanta(sums.exported, clock.step_ms),
             **sums.reactive(clock.step_ms),
         }
 
 
-def _add_billed(entries: list[dict[str, Any]], rules: Billing) -> None:
+def _add_billed_demand(entries: list[dict[str, Any]], rules: Billing) -> None:
     """Add the billed demand of the tariff rules to each month's entry.
 
     ASSUMPTION: the rules apply in the order power factor, ratchet, minimum, and the
@@ -214,11 +216,11 @@ def _add_billed(entries: list[dict[str, Any]], rules: Billing) -> None:
             "max_mw": max(demand["max_mw"], 0.0),
         }
         if rules.power_factor_min is not None:
-            result["max_mw"] = result["for_power_factor_mw"] = for_power_factor(
+            result["max_mw"] = result["for_power_factor_mw"] = adjust_for_power_factor(
                 result["max_mw"], entry["lagging_power_factor"], rules.power_factor_min
             )
         if rules.kvar_free_share is not None:
-            result["reactive_mvar"] = beyond_free_share(
+            result["reactive_mvar"] = excess_reactive_demand(
                 demand["max_mvar"], demand["max_mw"], rules.kvar_free_share
             )
         entry["billed"] = result

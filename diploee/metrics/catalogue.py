@@ -41,7 +41,7 @@ DECLARED = read_metrics(Path(__file__).with_name("catalogue.csv"))
 """Metrics of the core, in the order of the tables."""
 
 
-def _declared() -> list[Metric]:
+def _core_metrics() -> list[Metric]:
     """Return the metrics of all modules except stages; loads after services."""
     behind = max(k for k, m in enumerate(DECLARED) if m.key.startswith("requests.")) + 1
     others = [
@@ -59,7 +59,9 @@ def added_metrics() -> tuple[Metric, ...]:
 
 def declared_metrics() -> tuple[Metric, ...]:
     """Return the metrics of all modules and of all stages."""
-    return catalogue(_declared(), *(spec.metrics for spec in STAGES.by_name.values()))
+    return catalogue(
+        _core_metrics(), *(spec.metrics for spec in STAGES.by_name.values())
+    )
 
 
 ASKED = (
@@ -91,9 +93,9 @@ def metrics_of_runs(chosen: Iterable[str] = ()) -> list[Metric]:
     return [*main_metrics(), *filter(None, (find_metric(key, known) for key in ASKED))]
 
 
-def own_blocks() -> set[str]:
+def core_blocks() -> set[str]:
     """Return the blocks of ``metrics.json`` that do not belong to a stage."""
-    return {metric.key.partition(".")[0] for metric in _declared()} | {"pools"}
+    return {metric.key.partition(".")[0] for metric in _core_metrics()} | {"pools"}
 
 
 def main_metrics() -> list[Metric]:

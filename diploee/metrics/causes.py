@@ -58,7 +58,7 @@ class Causes:
         jobs, of_energy = window.started.jobs, window.started.of_energy
         # Whole joules: their sum does not depend on how the run is cut into windows.
         energy_j = np.rint(window.energy_j).astype(np.int64)
-        amounts = self._attribution.of_streams(jobs.class_id[of_energy], energy_j)
+        amounts = self._attribution.sum_by_stream(jobs.class_id[of_energy], energy_j)
         self._energy_j = amounts if self._energy_j is None else self._energy_j + amounts
 
     def add(self, block: Block) -> None:

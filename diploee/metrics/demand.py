@@ -23,7 +23,7 @@ from diploee.metrics.changes import absent
 from diploee.scenario.models import Facility
 
 
-def rated_of(metrics: Mapping[str, Any], facility: Facility) -> tuple[float, str]:
+def rated_power(metrics: Mapping[str, Any], facility: Facility) -> tuple[float, str]:
     """Return the rated power at the point of power measurement [MW], and its label.
 
     Returns 0 for runs of older versions, which do not report it.

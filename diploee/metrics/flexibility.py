@@ -94,8 +94,8 @@ class _EventMeter:
                 for at in zip(times_ms.tolist(), repeat(before_w), twin_w.tolist())
             ]
         )
-        own = _own_share(event, events, times_ms)
-        result = _against_twin(event, times_ms, dt_ms, power_w, twin_w, allowed_w, own)
+        own = _event_fraction(event, events, times_ms)
+        result = _event_effect(event, times_ms, dt_ms, power_w, twin_w, allowed_w, own)
         result["before_mw"] = before_w / W_PER_MW
         result["target_mw"] = event.target.level_w(before_w) / W_PER_MW
         changed_j = (twin_w - power_w) * own * dt_ms / MS_PER_S
@@ -114,7 +114,7 @@ _COSTS = (
 )
 
 
-def _own_share(
+def _event_fraction(
     event: RunEvent, events: Sequence[RunEvent], times_ms: Int64Array
 ) -> Float64Array:
     """Return the fraction of each time's change that is due to an event, 0-1.
@@ -144,7 +144,7 @@ def _own_share(
     return acting / np.maximum(n_acting, 1) + rebounds / n_rebound + holds / n_hold
 
 
-def _against_twin(
+def _event_effect(
     event: RunEvent,
     times_ms: Int64Array,
     dt_ms: int,
@@ -283,7 +283,10 @@ class FlexibilityMetrics:
             result["not_drawn_mwh"] = sum(e["not_drawn_mwh"] for _, e in measured)
         if self._jobs is not None:
             of_jobs = zip(
-                entries, self._jobs.performance(), self._jobs.drawn(), strict=True
+                entries,
+                self._jobs.performance(),
+                self._jobs.largest_jobs(),
+                strict=True,
             )
             for entry, performance, drawn in of_jobs:
                 entry |= {"weighted_performance": performance, "widest_jobs": drawn}

@@ -107,15 +107,15 @@ class FlexibleJobs:
         )
         self._waits[nth].update(waits)
         due_ms = self._deadline_ms(jobs)
-        ended = _ended(schedule)
+        ended = _has_ended(schedule)
         in_time = ended & (due_ms >= 0) & (due_ms <= self._horizon_ms)
         in_time &= schedule.end_ms <= due_ms
         self._in_time[nth] += int(np.count_nonzero(in_time))
         runs = runs_of(schedule)
         if not undisturbed:
             self._count(schedule, runs)
-            self._draw(schedule, runs)
-        self._see_events(schedule, runs, nth)
+            self._keep_largest(schedule, runs)
+        self._add_event_work(schedule, runs, nth)
         own, twin = self._waits
         both = sorted(own.keys() & twin.keys())
         changes_ms = np.array(
@@ -149,10 +149,10 @@ class FlexibleJobs:
         for job, n_nodes, work_from, work_to in spans:
             self._lost_ms += n_nodes * max(self._work_to.get(job, 0) - work_from, 0)
             self._work_to[job] = work_to
-        for job in jobs.job_id[_ended(schedule)].tolist():
+        for job in jobs.job_id[_has_ended(schedule)].tolist():
             self._work_to.pop(job, None)
 
-    def _see_events(
+    def _add_event_work(
         self, schedule: Schedule, runs: ExecutionIntervals, nth: int
     ) -> None:
         """Add the work of each job during each event."""
@@ -179,7 +179,7 @@ class FlexibleJobs:
                 works[nth][job] = works[nth].get(job, 0.0) + work_ms
                 self._class[job] = class_id
 
-    def _draw(self, schedule: Schedule, runs: ExecutionIntervals) -> None:
+    def _keep_largest(self, schedule: Schedule, runs: ExecutionIntervals) -> None:
         """Retain the intervals of the largest jobs around each event, for a chart."""
         jobs = schedule.jobs
         for event, kept in zip(self._events, self._drawn, strict=True):
@@ -201,16 +201,16 @@ class FlexibleJobs:
                 else:
                     spans.append([start_ms, end_ms, what, n_nodes])
             if len(kept) > 2 * MAX_SAMPLED:
-                for job in sorted(kept, key=lambda job: _width(kept, job))[
+                for job in sorted(kept, key=lambda job: _size_key(kept, job))[
                     :-MAX_SAMPLED
                 ]:
                     del kept[job]
 
-    def drawn(self) -> list[list[dict[str, Any]]]:
+    def largest_jobs(self) -> list[list[dict[str, Any]]]:
         """Return the intervals of each event's largest jobs, the largest first."""
         result = []
         for event, kept in zip(self._events, self._drawn, strict=True):
-            jobs = sorted(kept, key=lambda job: _width(kept, job), reverse=True)[
+            jobs = sorted(kept, key=lambda job: _size_key(kept, job), reverse=True)[
                 :MAX_SAMPLED
             ]
             result.append(
@@ -261,11 +261,11 @@ class FlexibleJobs:
         }
 
 
-def _width(kept: dict[int, list[list[int]]], job: int) -> tuple[int, int]:
+def _size_key(kept: dict[int, list[list[int]]], job: int) -> tuple[int, int]:
     """Return the sort key of a job by node count; ties sort the first job last."""
     return max(span[3] for span in kept[job]), -job
 
 
-def _ended(schedule: Schedule) -> BoolArray:
+def _has_ended(schedule: Schedule) -> BoolArray:
     """Return a mask of jobs that have ended, or will end within the run."""
     return (schedule.end_ms != NEVER_MS) & (schedule.end_ms <= schedule.horizon_ms)

@@ -63,14 +63,14 @@ class LayoutMetrics:
 
     def block(self) -> dict[str, Any]:
         """Return the level's entry of the `layout` block."""
-        of = self.columns()
-        peaks_w, mean_w = of["max_w"].sum(), of["mean_w"].sum()
-        above_h = of.get("above_rating_h")
+        columns = self.columns()
+        peaks_w, mean_w = columns["max_w"].sum(), columns["mean_w"].sum()
+        above_h = columns.get("above_rating_h")
         return {
-            "count": len(of["max_w"]),
-            "mean_mw": of["mean_w"].mean() / W_PER_MW,
-            "p99_mw": of["p99_w"].max() / W_PER_MW,
-            "max_mw": of["max_w"].max() / W_PER_MW,
+            "count": len(columns["max_w"]),
+            "mean_mw": columns["mean_w"].mean() / W_PER_MW,
+            "p99_mw": columns["p99_w"].max() / W_PER_MW,
+            "max_mw": columns["max_w"].max() / W_PER_MW,
             "peak_to_average": peaks_w / mean_w if mean_w > 0 else None,
             "coincidence_factor": self._together_w / peaks_w if peaks_w > 0 else None,
             "above_rating": None if above_h is None else int(np.count_nonzero(above_h)),

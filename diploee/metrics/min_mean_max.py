@@ -72,7 +72,7 @@ class Aggregates:
         names = ("it_power_w", "busy_nodes", "utilization", "queued_jobs")
         result = np.array([[block.columns[name]] for name in names], dtype=np.float64)
         if self._queues:
-            result = np.concatenate([result, self._of_classes(block)], axis=1)
+            result = np.concatenate([result, self._class_values(block)], axis=1)
         self._low = np.minimum(self._low, result.min(axis=2))
         self._high = np.maximum(self._high, result.max(axis=2))
         weight = np.ones_like(result)
@@ -88,7 +88,7 @@ class Aggregates:
         names = (f"standing_nodes.{pool}".removesuffix(".") for pool in self._pools)
         return np.array([block.columns[name] for name in names])
 
-    def _of_classes(self, block: Block) -> Float64Array:
+    def _class_values(self, block: Block) -> Float64Array:
         """Return the quantities per class, shape (quantities, classes, B)."""
         rows, size = self._active.within(block.t0_ms, block.end_ms), len(self._queues)
         rows = replace(rows, pool_id=class_of_owner(rows.owner).astype(np.int16))

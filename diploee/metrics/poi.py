@@ -22,7 +22,12 @@ from diploee.base.measures.series import MeasureRunner, sum_quanta, to_quanta
 from diploee.base.units import W_PER_MW
 from diploee.facility.base import Block
 from diploee.facility.point_of_interconnection import Billing
-from diploee.metrics.billing import BillingDemand, MonthSums, mwh, power_factor
+from diploee.metrics.billing import (
+    BillingDemand,
+    MonthSums,
+    mwh_from_quanta,
+    power_factor,
+)
 
 ACTIVE, REACTIVE = "poi_power_w", "poi_reactive_var"
 
@@ -169,11 +174,14 @@ class PoiMetrics:
         ]
         return {
             "energy": {
-                **{f"{part}_mwh": mwh(of, step_ms) for part, of in parts.items()},
-                "total_mwh": mwh(sums.total, step_ms),
+                **{
+                    f"{part}_mwh": mwh_from_quanta(of, step_ms)
+                    for part, of in parts.items()
+                },
+                "total_mwh": mwh_from_quanta(sums.total, step_ms),
             },
-            "gross_mwh": mwh(gross, step_ms),
-            "exported_mwh": mwh(sums.exported, step_ms),
+            "gross_mwh": mwh_from_quanta(gross, step_ms),
+            "exported_mwh": mwh_from_quanta(sums.exported, step_ms),
             **ratios,
             **({"absent": absent} if absent else {}),
         }

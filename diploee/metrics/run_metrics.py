@@ -19,7 +19,7 @@ from diploee.base.units import MS_PER_H, W_PER_MW
 from diploee.facility.base import POWER, Block, Stage, StageMeters, interpolated_s
 from diploee.facility.point_of_interconnection import PointOfInterconnectionSpec
 from diploee.loads.base import Load, load_metrics
-from diploee.metrics.catalogue import MEASURES, RunMeasure, own_blocks
+from diploee.metrics.catalogue import MEASURES, RunMeasure, core_blocks
 from diploee.metrics.causes import Causes, add_causes
 from diploee.metrics.changes import Changes, Extreme, Key, rainflow_block
 from diploee.metrics.demand import FacilityMetrics, Peaks, demand_block, demand_sums
@@ -27,10 +27,10 @@ from diploee.metrics.poi import PoiMetrics
 from diploee.metrics.spectral_bands import (
     NONE,
     Readings,
+    no_spectrum_reason,
     profile_support,
     reported_bands,
     spectrum_block,
-    why_no_spectrum,
 )
 from diploee.power.blocks import AC_COLUMNS, POWER_COLUMNS
 from diploee.profiles.profile import Provenance
@@ -59,7 +59,7 @@ def _refusal(name: str) -> ErrorMaker:
     return lambda text: InputError(f"measure '{name}'{text}")
 
 
-def _opened(added: RunMeasure, clock: WallClock) -> Measure:
+def _open_measure(added: RunMeasure, clock: WallClock) -> Measure:
     """Create an extension measure, and check its methods."""
     with named_errors("opening it", _refusal(added.name)):
         measure = added.open(clock)
@@ -69,7 +69,7 @@ def _opened(added: RunMeasure, clock: WallClock) -> Measure:
     return measure
 
 
-def _result(name: str, measure: Measure) -> Mapping[str, Any]:
+def _measure_values(name: str, measure: Measure) -> Mapping[str, Any]:
     """Return the values of an extension measure, which must match its declaration."""
     refuse = _refusal(name)
     with named_errors("result", refuse):
@@ -111,7 +111,7 @@ class GridMetrics:
         self._headroom_to_w = rated_power_w if headroom_to_w is None else headroom_to_w
         self._support = profile_support(readings, interpolated_s).at_resolution(step_ms)
         bands_hz = reported_bands(self._support)
-        self._no_spectrum = why_no_spectrum(step_ms)
+        self._no_spectrum = no_spectrum_reason(step_ms)
         wanted = bands_hz and not self._no_spectrum
         self._spectrum = Spectrum(step_ms, bands_hz) if wanted else None
         self._rainflow = Rainflow(
@@ -121,7 +121,7 @@ class GridMetrics:
         self._changes, self._peaks = Changes(self._clock), Peaks(self._clock)
         spectrum = [] if self._spectrum is None else [self._spectrum]
         self._added = {
-            name: _opened(added, self._clock) for name, added in MEASURES.items()
+            name: _open_measure(added, self._clock) for name, added in MEASURES.items()
         }
         own = (
             self._rainflow,
@@ -191,12 +191,15 @@ class GridMetrics:
             ),
         }
 
-    def added(self) -> dict[str, Any]:
+    def measures_block(self) -> dict[str, Any]:
         """Return the `measures` block of the extension measures.
 
         Returns None if there are none.
         """
-        result = {name: _result(name, measure) for name, measure in self._added.items()}
+        result = {
+            name: _measure_values(name, measure)
+            for name, measure in self._added.items()
+        }
         return {"measures": result} if result else {}
 
     def extremes(self) -> dict[Key, Extreme]:
@@ -268,7 +271,7 @@ class RunMetrics:
     ) -> None:
         self._causes, self._transient = causes, transient
         stages = list(stages)
-        self.stages = StageMeters(stages, own_blocks())
+        self.stages = StageMeters(stages, core_blocks())
         self._whole = FacilityMetrics(rated_w, clock.step_ms)
         self._pools: dict[str, FacilityMetrics] = {}
         if len(facility.pools) > 1:
@@ -327,7 +330,7 @@ class RunMetrics:
         taken = {*result, "grid", "measures", "pools", "poi"}
         result |= load_metrics(loads, None, taken)
         result["grid"] = self._grid.block(self._whole.power_w, energy_j)
-        result |= self._grid.added()
+        result |= self._grid.measures_block()
         if self._causes is not None:
             add_causes(result["grid"], self._causes.entries())
         if self._pools:

@@ -90,11 +90,11 @@ class Readings(NamedTuple):
     @property
     def named(self) -> str:
         """Label of the limiting meter property, with the profiles."""
-        return f"{self.why} ({_listed(self.names)})" if self.names else self.why
+        return f"{self.why} ({_format_names(self.names)})" if self.names else self.why
 
     def entry(self, energy_j: Mapping[str, float]) -> dict[str, Any]:
         """Return the meter properties by name, with the profiles' energy fraction."""
-        share, result = None, {"name": self.why, "note": _listed(self.names)}
+        share, result = None, {"name": self.why, "note": _format_names(self.names)}
         if whole_j := sum(energy_j.values()):
             # Energies are summed window by window: no more digits than all windows have
             share = round(
@@ -206,13 +206,13 @@ class Support:
         if self.is_interpolated(1 / high_hz) and high_hz <= self.flagged_hz * (
             1 + _ROUNDING
         ):
-            return "flagged", f"at least: {self.interpolation}"
+            return "flagged", f"at least: {self.interpolation_reason}"
         if high_hz <= self.trusted_hz * (1 + _ROUNDING):
             return "supported", ""
         if high_hz <= self.flagged_hz * (1 + _ROUNDING):
             return "flagged", f"above {self.trusted_hz:.3g} Hz levels read low or alias"
-        if self.folded:
-            return "absent", self.folded
+        if self.aliasing_reason:
+            return "absent", self.aliasing_reason
         if high_hz > self.readings_hz * (1 + _ROUNDING):
             return (
                 "absent",
@@ -241,7 +241,7 @@ class Support:
         return window_s < 2 * self.interpolated_s * (1 - _ROUNDING)
 
     @property
-    def interpolation(self) -> str:
+    def interpolation_reason(self) -> str:
         """Text of the reason that interpolated sources limit the support."""
         return (
             "clouds are not seen within the weather's records of "
@@ -249,7 +249,7 @@ class Support:
         )
 
     @property
-    def folded(self) -> str:
+    def aliasing_reason(self) -> str:
         """Text of the reason that aliasing leaves no supported band.
 
         Empty if there is a supported band.
@@ -259,7 +259,7 @@ class Support:
         return f"{self.readings[0].named}: fast swings show as slow ones"
 
     @property
-    def smears(self) -> str:
+    def smoothing_reason(self) -> str:
         """Text of the reason that steps are lower bounds."""
         most = max(self.readings, key=lambda of: of.reach.min_step_s)
         return f"{most.named} smear steps under {self.min_step_s:g} s"
@@ -267,7 +267,7 @@ class Support:
     def scope(self, high_hz: float, seen_hz: float) -> str:
         """Return the note on a band to `high_hz` supported only to `seen_hz`."""
         if self.is_interpolated(1 / high_hz):
-            return f"a lower bound: {self.interpolation}"
+            return f"a lower bound: {self.interpolation_reason}"
         if high_hz <= self.readings_hz * (1 + _ROUNDING):
             return ""
         kind = "restored" if self.readings[0].is_restored else "measured"
@@ -343,7 +343,7 @@ def profile_support(
     )
 
 
-def _listed(names: Sequence[str]) -> str:
+def _format_names(names: Sequence[str]) -> str:
     """Return the text of the first few names and the number of the others."""
     others = f" and {plural(len(names) - 1, 'other')}" if len(names) > 1 else ""
     return f"'{names[0]}'{others}" if names else ""
@@ -362,7 +362,7 @@ NO_FLOOR = "a strictly periodic load: there is no floor beside the line"
 BAND = "rms in {}"
 
 
-def why_no_spectrum(step_ms: int) -> str:
+def no_spectrum_reason(step_ms: int) -> str:
     """Return the reason that a resolution has no spectrum, or an empty string."""
     if STRIDE_MS % step_ms:
         return (

@@ -43,7 +43,7 @@ class StepVoltage:
         return result | {"lower_bound": not self._has_reactive}
 
 
-def voltage_of(
+def voltage_sink(
     grid: ShortCircuit | None, clock: RunClock, transient: Transient
 ) -> StepVoltage | None:
     """Return the sink if the grid is known and the run's step is 0.1 s, else None."""

@@ -27,14 +27,14 @@ from diploee.base.units import MS_PER_S
 from diploee.facility.base import POWER, REACTIVE, Block
 from diploee.power.direct import EnergyTables, add_directly, direct_cost_s
 from diploee.power.node_ac import NodeAc
-from diploee.power.segments import ActiveSegments, Segments, node_occupancy, slots_of
+from diploee.power.segments import ActiveSegments, Segments, node_occupancy, node_slots
 from diploee.power.spectral import (
     Slices,
     Spectra,
     add_spectra,
     add_spectrally,
-    code_of,
     fft_lengths,
+    slice_codes,
     spectra_bytes,
     spectral_cost_s,
 )
@@ -183,7 +183,7 @@ class PowerBlock(Brief):
         return self.t0_ms + np.arange(self.n_intervals, dtype=np.int64) * self.dt_ms
 
 
-def joined(parts: Sequence[PowerBlock]) -> PowerBlock:
+def join_blocks(parts: Sequence[PowerBlock]) -> PowerBlock:
     """Join adjacent blocks to one block."""
     if len(parts) == 1:
         return parts[0]
@@ -305,9 +305,9 @@ class PowerModel:
             - node_occupancy(self.absent, n_nodes.size, t0_ms, dt_ms, n_steps)[1]
         )
 
-    def _slices_of(self, segments: Segments) -> Int64Array:
+    def _slice_kinds(self, segments: Segments) -> Int64Array:
         """Return the slice kind of each segment added as a spectrum, else -1."""
-        kind = self.slices.played_by(segments, self.horizon_ms)
+        kind = self.slices.slice_kinds(segments, self.horizon_ms)
         if self.ac is not None:  # a flat profile's AC power is in the weight
             kind[self.ac.flat[segments.profile_id]] = -1
         return kind
@@ -322,7 +322,9 @@ class PowerModel:
         for added, energy_j in zip(self._readings(segments), readings_j, strict=True):
             add_directly(added, self.tables, t0_ms, energy_j)
 
-    def with_more(self, power: PowerBlock, segments: Segments, sign: int) -> PowerBlock:
+    def with_segments(
+        self, power: PowerBlock, segments: Segments, sign: int
+    ) -> PowerBlock:
         """Return a block with the power of more segments added or subtracted."""
         shape, per_j = power.it_power_w.shape, sign * MS_PER_S / self.dt_ms
         readings_j = [np.zeros(shape) for _ in self._readings(Segments.empty())]
@@ -342,7 +344,7 @@ class PowerModel:
         _ = self.tables
         if self.fft_lengths is None:
             return False
-        kind = self._slices_of(segments)
+        kind = self._slice_kinds(segments)
         played, kind = segments.take(kind >= 0), kind[kind >= 0]
         if not kind.size:
             return False
@@ -354,7 +356,7 @@ class PowerModel:
         for reading, precision in zip(
             self._readings(played), (np.complex128, np.complex64), strict=False
         ):
-            at = np.unique(code_of(reading, kind), return_index=True)[1]
+            at = np.unique(slice_codes(reading, kind), return_index=True)[1]
             ids = (
                 x[at].tolist() for x in (reading.profile_id, played.profile_id, kind)
             )
@@ -378,7 +380,7 @@ class PowerModel:
         ]
         direct = segments
         if spectral and self.fft_lengths is not None:
-            kind = self._slices_of(segments)
+            kind = self._slice_kinds(segments)
             played, direct = segments.take(kind >= 0), segments.take(kind < 0)
             add_spectrally(
                 played,
@@ -395,7 +397,7 @@ class PowerModel:
         busy, mean_busy = node_occupancy(
             segments, n_nodes.size, t0_ms, self.dt_ms, n_steps
         )
-        slots = slots_of(self.facility)[:, None]
+        slots = node_slots(self.facility)[:, None]
         mean_busy /= slots
         busy_nodes = busy / slots if (slots > 1).any() else busy
         standing = self.standing_nodes(t0_ms, self.dt_ms, n_steps)
@@ -517,7 +519,7 @@ class PowerSums:
                     break  # a transform takes the whole block
                 n_parts = 1
             self._cut_ms = end_ms = min(end_ms, known_ms)
-            for t0_ms, n_steps in _shares(begin_ms, end_ms, model.dt_ms, n_parts):
+            for t0_ms, n_steps in _split_span(begin_ms, end_ms, model.dt_ms, n_parts):
                 inside = self._active.within(t0_ms, t0_ms + n_steps * model.dt_ms)
                 if model.fft_lengths is not None:
                     # A transform spreads rounding over its block: nothing that ended
@@ -532,7 +534,7 @@ class PowerSums:
         self._held.append(part)
         if part.end_ms < self._block_end(self._held[0].t0_ms):
             return None
-        block, self._held = joined(self._held), []
+        block, self._held = join_blocks(self._held), []
         return block
 
     def advance(self, window: Window, threads: ThreadPoolExecutor) -> list[PowerBlock]:
@@ -556,7 +558,7 @@ MIN_SHARE = 1 << 10
 """Intervals of a part at least, below which it costs more than it computes."""
 
 
-def _shares(
+def _split_span(
     begin_ms: int, end_ms: int, dt_ms: int, n_parts: int
 ) -> Iterator[tuple[int, int]]:
     """Cut a time span into parts for the workers.

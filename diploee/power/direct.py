@@ -88,7 +88,7 @@ class EnergyTables(NamedTuple):
             n_intervals,
         )
 
-    def has_grids_of(self, library: ProfileLibrary, step_ms: int) -> bool:
+    def has_same_grids(self, library: ProfileLibrary, step_ms: int) -> bool:
         """Return True if tables of another interval have the same points."""
         used = np.flatnonzero(np.diff(self.cumulative_at))
         return all(

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from diploee.base.tables import BoolArray, Float64Array, Int32Array, Int64Array
-from diploee.power.segments import Segments, slots_of
+from diploee.power.segments import Segments, node_slots
 from diploee.profiles.derived import DerivedProfile
 from diploee.profiles.flat import FLAT_POWER_W, FLAT_WORKLOAD
 from diploee.profiles.library import Entry, ProfileLibrary
@@ -117,5 +117,5 @@ def with_ac_profiles(
                 ac_profile_id[pool_id, index] = by_type[name]
     nodes = tuple(facility.node_type_of(pool) for pool in pools)
     return library.extended(added), NodeAc(
-        nodes, slots_of(facility), ac_profile_id, flat
+        nodes, node_slots(facility), ac_profile_id, flat
     )

@@ -104,7 +104,7 @@ class ActiveSegments:
         )
 
 
-def slots_of(facility: Facility) -> Int64Array:
+def node_slots(facility: Facility) -> Int64Array:
     """Return the slots per node of each pool: `Facility.slots_per_node`."""
     return np.array(list(facility.slots.values()))
 

@@ -87,7 +87,7 @@ class Slices(NamedTuple):
             tables[:, index, kind] = offset_ms, -minus_length_ms
         return cls(*tables)
 
-    def played_by(self, segments: Segments, horizon_ms: int) -> Int64Array:
+    def slice_kinds(self, segments: Segments, horizon_ms: int) -> Int64Array:
         """Return the slice kind that each segment plays to its end, else -1.
 
         Shape (n,).
@@ -110,7 +110,7 @@ class Slices(NamedTuple):
         )
 
 
-def code_of(segments: Segments, kind: Int64Array) -> Int64Array:
+def slice_codes(segments: Segments, kind: Int64Array) -> Int64Array:
     """Return one number for the profile and kind of each segment's slice."""
     code: Int64Array = segments.profile_id.astype(np.int64) * N_KINDS + kind
     return code
@@ -118,7 +118,9 @@ def code_of(segments: Segments, kind: Int64Array) -> Int64Array:
 
 def spectral_cost_s(segments: Segments, kind: Int64Array, length: int) -> float:
     """Estimate the time to add segments to one block on one core [s]."""
-    rows = np.unique(segments.pool_id.astype(np.int64) << 40 | code_of(segments, kind))
+    rows = np.unique(
+        segments.pool_id.astype(np.int64) << 40 | slice_codes(segments, kind)
+    )
     n_transforms = rows.size + np.unique(segments.pool_id).size
     return float(n_transforms * length * log2(length) * NS_PER_POINT * 1e-9)
 
@@ -167,7 +169,7 @@ def add_spectrally(
     for pool_id in np.unique(inside.pool_id).tolist():
         in_pool = inside.pool_id == pool_id
         of_pool = inside.take(in_pool)
-        played = code_of(of_pool, kind[in_pool])
+        played = slice_codes(of_pool, kind[in_pool])
         # Overlap-save: P(f) = sum over slices s of D_s(f) S_s(f), with D_s the
         # transform of the starts of s and S_s that of its power. The transform is
         # circular: the first `history` values, into which the end of the row wraps, are

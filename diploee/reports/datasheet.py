@@ -42,7 +42,7 @@ from diploee.grid.limits.report import COVERAGE, limits_section, reports_of
 from diploee.metrics.at_step import PEAK_MS, RAMP_MS
 from diploee.metrics.attribution import ComponentKind
 from diploee.metrics.changes import CHANGE
-from diploee.metrics.demand import load_factor, rated_of
+from diploee.metrics.demand import load_factor, rated_power
 from diploee.metrics.spectral_bands import FLAGGED_STEPS
 from diploee.reports.build import Report, is_report, period, report_page
 from diploee.reports.coincident import UNITS, coincident_demand
@@ -282,7 +282,7 @@ def _connection(run: RunFolder) -> Iterator[Statistic]:
         yield Statistic("Contract", None, "MW", "none given")
     for amount, what, unit in contracts:
         yield Statistic("Contract", amount, unit, what)
-    rated_mw, what = rated_of(run.metrics, facility)
+    rated_mw, what = rated_power(run.metrics, facility)
     yield Statistic(
         "Rated power", rated_mw or None, "MW", what if rated_mw else _NOT_THERE
     )
@@ -342,7 +342,7 @@ def _active(view: RunView, quarters: pd.Series[float], why: str) -> Iterator[Sta
             f"{_DEMAND}.load_factor": why or no_load or filled,
         },
     )
-    rated_mw, what = rated_of(run.metrics, facility)
+    rated_mw, what = rated_power(run.metrics, facility)
     of = [
         ("rated", rated_mw, f"{what}{' of all phases' if facility.has_phases else ''}")
     ]
@@ -648,7 +648,7 @@ def _build_out(
     ]
     steps_ms = sorted({0, *(ms for nodes, _ in pools for ms, _ in nodes.added)})
     whole_w = sum(facility.pool_rated_power_w(name) for name in facility.pools)
-    scale = rated_of(run.metrics, facility)[0] / whole_w if whole_w else 0.0
+    scale = rated_power(run.metrics, facility)[0] / whole_w if whole_w else 0.0
     before_mw, after_d = 0.0, None
     for begin_ms, end_ms in pairwise([*steps_ms, run.scenario.horizon_ms]):
         at_ms = np.array([begin_ms])

@@ -11,7 +11,7 @@ from diploee.base.metric import format_short
 from diploee.base.units import W_PER_MW
 from diploee.grid.dynamics.ride_through_study import RideThroughResult
 from diploee.grid.limits.report import LimitReport, limits_section
-from diploee.metrics.attribution_text import cause_words, causes_of, event_words
+from diploee.metrics.attribution_text import cause_text, event_label, read_causes
 from diploee.metrics.changes import Key
 from diploee.runs.formatting import format_time, interval, listed
 from diploee.runs.labels import LABELS
@@ -224,11 +224,11 @@ def worst_weeks(metrics: Mapping[str, Any]) -> list[tuple[list[str], str]]:
     """Return the extreme events by calendar week, except the peak's week."""
     weeks: dict[tuple[int, int], tuple[list[str], str]] = {}
     of_peak = None
-    for key, time, _ in causes_of(metrics):
+    for key, time, _ in read_causes(metrics):
         if _is_asked(key):
             week = datetime.fromisoformat(time).isocalendar()[:2]
             of_peak = week if key[0] == "peak" else of_peak
-            words = event_words(key)
+            words = event_label(key)
             weeks.setdefault(week, ([], time))[0].append(
                 f"{words[:1].upper()}{words[1:]}"
             )
@@ -240,8 +240,8 @@ def _with_causes(section: Section, view: RunView) -> Section:
     per = W_PER_MW / view.unit.watts
     figures: dict[bool, list[Statistic]] = {True: [], False: []}
     elsewhere = {name for names, _ in worst_weeks(view.run.metrics) for name in names}
-    for key, time, cause in causes_of(view.run.metrics):
-        words = event_words(key)
+    for key, time, cause in read_causes(view.run.metrics):
+        words = event_label(key)
         item = f"{words[:1].upper()}{words[1:]}"
         asked = _is_asked(key)
         shown = "worst-weeks" if item in elsewhere else "peak-week" if asked else ""
@@ -252,7 +252,7 @@ def _with_causes(section: Section, view: RunView) -> Section:
             Statistic(
                 item, format_time(time, view.step_ms), quantity="When", link=shown
             ),
-            Statistic(item, cause_words(cause, view.unit), quantity="Causes"),
+            Statistic(item, cause_text(cause, view.unit), quantity="Causes"),
         ]
     note = (
         "By stream, service and stage: net, gross in brackets; a job counts from what "

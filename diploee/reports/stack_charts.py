@@ -10,7 +10,7 @@ import numpy as np
 from diploee.base.column_specs import TAKEN_OFF, Column
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, W_PER_MW, PowerUnit
-from diploee.metrics.demand import rated_of
+from diploee.metrics.demand import rated_power
 from diploee.reports.aggregate import means
 from diploee.reports.common import MIN_SPAN, with_zero
 from diploee.reports.data import REST, RunData
@@ -100,7 +100,7 @@ def overview_chart(
     layers += [*spread, _mean_line(x, total, "facility", unit, bool(spread))]
     levels = _levels(run, limits)
     far_w = FAR * max(
-        run.max_w, rated_of(run.metrics, run.run.scenario.facility)[0] * W_PER_MW
+        run.max_w, rated_power(run.metrics, run.run.scenario.facility)[0] * W_PER_MW
     )
     for k, (name, watts, main) in enumerate(
         level for level in levels if level[1] <= far_w
@@ -205,7 +205,7 @@ def _spread(run: RunData, every: int, unit: PowerUnit) -> tuple[Area, ...]:
 def _levels(run: RunData, limits: Sequence[LimitLine]) -> list[tuple[str, float, str]]:
     """Return name, power [W] and colour of peak, ratings, contracts and limits."""
     facility = run.run.scenario.facility
-    rated_mw, rated = rated_of(run.metrics, facility)
+    rated_mw, rated = rated_power(run.metrics, facility)
     result = [
         ("peak", run.max_w / W_PER_MW, MUTED),
         *([(rated, rated_mw, INK)] if rated_mw else []),

@@ -47,7 +47,7 @@ from diploee.metrics.changes import Extreme
 from diploee.metrics.flexibility import BASELINE_COLUMNS
 from diploee.power.blocks import AC_COLUMNS, PHASE_COLUMNS, POWER_COLUMNS
 from diploee.power.extreme_windows import BASIS, EventWindowSearch
-from diploee.power.segments import OF_SERVICES, class_of_owner, job_of_owner, slots_of
+from diploee.power.segments import OF_SERVICES, class_of_owner, job_of_owner, node_slots
 from diploee.scenario.models import Scenario
 from diploee.scenario.plugged import LOADS
 from diploee.schedule.job_table import JobTable
@@ -283,7 +283,7 @@ class JobsFile:
         self._stream_of = np.array(
             [self._streams.index(c.stream) for c in classes], np.int16
         )
-        self._slots = slots_of(facility).astype(np.int32)
+        self._slots = node_slots(facility).astype(np.int32)
         self._n_gpus = np.array(
             [facility.node_type_of(pool).n_gpus for pool in facility.pools]
         )
@@ -412,7 +412,7 @@ class NodeAllocationsFile:
         streams, self._n_labels = list(scenario.streams), len(labels)
         self._names = [*streams, *labels]
         self._stream_of = np.array([streams.index(c.stream) for c in classes], np.int32)
-        slots = slots_of(facility)
+        slots = node_slots(facility)
         self._gpus = (
             np.array([facility.node_type_of(pool).n_gpus for pool in self._pools])
             / slots

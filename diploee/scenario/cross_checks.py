@@ -12,7 +12,7 @@ from diploee.base.plain_data import KeyPath
 from diploee.base.units import MS_PER_MIN, SLOTS_PER_GPU, W_PER_MW
 from diploee.facility.base import Nameable, StageSpec
 from diploee.facility.point_of_interconnection import Billing
-from diploee.scenario.flexibility import Flexibility, product_of
+from diploee.scenario.flexibility import Flexibility, event_product
 from diploee.scenario.job_streams import COARSEST_MS, JobStream
 from diploee.scenario.models import Facility, Scenario
 from diploee.scenario.pools import NodeType
@@ -27,10 +27,13 @@ def unknown_names(scenario: Scenario) -> Problems:
     for name, pool in facility.pools.items():
         if pool.node_type not in facility.node_types:
             at = ("facility", "pools", name, "node_type")
-            yield at, _unknown("node type", pool.node_type, facility.node_types)
+            yield at, _unknown_name("node type", pool.node_type, facility.node_types)
     for group, name, spec in _streams(scenario):
         if spec.pool not in facility.pools:
-            yield (group, name, "pool"), _unknown("pool", spec.pool, facility.pools)
+            yield (
+                (group, name, "pool"),
+                _unknown_name("pool", spec.pool, facility.pools),
+            )
 
 
 def cross_problems(scenario: Scenario) -> Problems:
@@ -49,7 +52,7 @@ def cross_problems(scenario: Scenario) -> Problems:
                 (*at, "name"),
                 f"must tell this {stage.kind} from that before it; give one",
             )
-    yield from _skipped(scenario, scenario.start, ("start",))
+    yield from _check_skipped_time(scenario, scenario.start, ("start",))
     if not [*_streams(scenario)]:
         yield ("streams",), "the scenario asks for nothing; add a stream"
     for group, name, _ in _streams(scenario):
@@ -57,7 +60,7 @@ def cross_problems(scenario: Scenario) -> Problems:
     # A site that is to have another size is checked in that.
     if facility.size is None and scenario.flexibility is not None:
         yield from _flexibility_problems(scenario, scenario.flexibility)
-    yield from _divides(scenario, scenario.resolution_ms, ("resolution",))
+    yield from _check_divides(scenario, scenario.resolution_ms, ("resolution",))
     if scenario.resolution_ms % scenario.step_ms:
         yield (
             ("step",),
@@ -73,13 +76,13 @@ def _streams(scenario: Scenario) -> Iterator[tuple[str, str, Any]]:
             yield group, name, spec
 
 
-def _most(at: KeyPath, found: float | None, limit: float, of: str) -> Problems:
+def _check_max(at: KeyPath, found: float | None, limit: float, of: str) -> Problems:
     """Yield a problem if a number exceeds its maximum."""
     if found is not None and found > limit:
         yield at, f"must be at most {of.format(limit)}, found {found:g}"
 
 
-def _skipped(scenario: Scenario, moment: Any, at: KeyPath) -> Problems:
+def _check_skipped_time(scenario: Scenario, moment: Any, at: KeyPath) -> Problems:
     """Yield a problem if a local time is skipped by daylight saving."""
     zone = scenario.facility.zone
     if moment is not None and is_skipped(moment, zone):
@@ -93,8 +96,8 @@ def _skipped(scenario: Scenario, moment: Any, at: KeyPath) -> Problems:
 def _node_problems(node: NodeType, at: KeyPath) -> Problems:
     low_w, high_w = node.idle_power_w, node.rated_power_w or float("inf")
     of = "the devices' rated {:g} W"
-    yield from _most((*at, "idle_power_w"), low_w, high_w, of)
-    yield from _most((*at, "warm_power_w"), node.warm_power_w, high_w, of)
+    yield from _check_max((*at, "idle_power_w"), low_w, high_w, of)
+    yield from _check_max((*at, "warm_power_w"), node.warm_power_w, high_w, of)
     if node.warm_power_w is not None and node.warm_power_w < low_w:
         yield (
             (*at, "warm_power_w"),
@@ -128,7 +131,7 @@ def _span(scenario: Scenario) -> str:
 
 
 def _flexibility_problems(scenario: Scenario, flexibility: Flexibility) -> Problems:
-    given, follow = flexibility.signals.given(), flexibility.follow
+    given, follow = flexibility.signals.configured(), flexibility.follow
     targets: list[tuple[KeyPath, Any]] = [
         (("flexibility", "events", k), event.target)
         for k, event in enumerate(flexibility.events)
@@ -161,7 +164,7 @@ def _event_problems(scenario: Scenario, flexibility: Flexibility) -> Problems:
         if event.id in names[:index]:
             yield (*at, "id"), f"'{event.id}' is taken by an event before it"
         for key in ("issued", "start", "end"):
-            skipped += _skipped(scenario, getattr(event, key), (*at, key))
+            skipped += _check_skipped_time(scenario, getattr(event, key), (*at, key))
         result = event.in_run(clock)
         if result.ramp_ms < result.baseline_ms or result.start_ms >= clock.horizon_ms:
             yield (
@@ -169,7 +172,7 @@ def _event_problems(scenario: Scenario, flexibility: Flexibility) -> Problems:
                 f"must lie within the run, {_span(scenario)}, and its ramp at least "
                 f"{event.baseline} after its start, found {event.start}",
             )
-        least_mw = product_of(event.product).least_mw
+        least_mw = event_product(event.product).least_mw
         if rated_mw < least_mw:
             yield (
                 (*at, "product"),
@@ -193,7 +196,7 @@ def _overlaps(flexibility: Flexibility, clock: RunClock) -> Problems:
             )
 
 
-def _divides(scenario: Scenario, step_ms: int, at: KeyPath) -> Problems:
+def _check_divides(scenario: Scenario, step_ms: int, at: KeyPath) -> Problems:
     if scenario.horizon_ms % step_ms:
         yield (
             at,
@@ -245,7 +248,7 @@ def _allocation_problems(scenario: Scenario, name: str) -> Problems:
     else:
         most = 2**31 // (n_gpus * SLOTS_PER_GPU)
         of = f"{{:,}} nodes of {n_gpus} GPUs with allocate: gpus"
-        yield from _most((*at, "n_nodes"), pool.n_nodes, most, of)
+        yield from _check_max((*at, "n_nodes"), pool.n_nodes, most, of)
     crossed = {
         f"scheduler {pool.scheduler.kind}": pool.scheduler.kind != "fifo",
         "phases": pool.phases is not None,
@@ -289,7 +292,7 @@ def _job_problems(scenario: Scenario, name: str, at: KeyPath) -> Problems:
             )
         else:
             of = f"the {{}} GPUs of a node of pool '{stream.pool}'"
-            yield from _most((*here, "n_gpus"), job_class.n_gpus, node.n_gpus, of)
+            yield from _check_max((*here, "n_gpus"), job_class.n_gpus, node.n_gpus, of)
     yield from _deadline_problems(scenario, stream, at)
     yield from _recurring_problems(facility, stream, at)
     yield from _synchronous_problems(facility, stream, at)
@@ -344,7 +347,7 @@ def _recurring_problems(facility: Facility, stream: JobStream, at: KeyPath) -> P
     node, here = facility.node_type_of(stream.pool), (*at, "zeus")
     n_nodes = facility.pools[stream.pool].fewest_nodes
     of = f"the {{}} nodes of pool '{stream.pool}'"
-    yield from _most((*here, "n_nodes"), zeus.n_nodes, n_nodes, of)
+    yield from _check_max((*here, "n_nodes"), zeus.n_nodes, n_nodes, of)
     gpus, idle_w = zeus.gpus_per_node, node.idle_power_w
     gpus_idle_w = (gpus or node.n_gpus) * (zeus.gpu_idle_power_w or 0.0)
     if gpus_idle_w > idle_w:
@@ -354,7 +357,7 @@ def _recurring_problems(facility: Facility, stream: JobStream, at: KeyPath) -> P
             f"{gpus_idle_w:g} W, more than the node's idle_power_w of {idle_w:g} W",
         )
     of = f"the {{}} GPUs of a node of pool '{stream.pool}'"
-    yield from _most((*here, "gpus_per_node"), gpus or 1, node.n_gpus, of)
+    yield from _check_max((*here, "gpus_per_node"), gpus or 1, node.n_gpus, of)
 
 
 def _synchronous_problems(
@@ -415,7 +418,7 @@ def _request_problems(scenario: Scenario, name: str, at: KeyPath) -> Problems:
         else:
             instances, least = nodes // per_instance, service.min_instances
             of_nodes = f"the {{}} instances of {nodes} reserved nodes"
-            yield from _most((*here, "min_instances"), least, instances, of_nodes)
+            yield from _check_max((*here, "min_instances"), least, instances, of_nodes)
 
 
 def _replica_problems(scenario: Scenario, name: str, at: KeyPath) -> Problems:
@@ -426,7 +429,7 @@ def _replica_problems(scenario: Scenario, name: str, at: KeyPath) -> Problems:
         yield (*at, "pool"), "replicas need a pool without phases"
     elif not facility.node_type_of(replicas.pool).n_gpus:
         yield (*at, "pool"), f"needs nodes with GPUs, '{replicas.pool}' has none"
-    yield from _divides(scenario, replicas.step_ms, (*at, "step_s"))
+    yield from _check_divides(scenario, replicas.step_ms, (*at, "step_s"))
 
 
 def _sharing_problems(
@@ -446,7 +449,7 @@ def _sharing_problems(
         )
 
 
-def _unknown(what: str, word: str, allowed: dict[str, Any]) -> str:
+def _unknown_name(what: str, word: str, allowed: dict[str, Any]) -> str:
     near = did_you_mean(word, allowed)
     return f"must be a {what} ({one_of(allowed)}), found {shown(word)}{near}"
 

@@ -110,14 +110,14 @@ class DurationModel(Model):
         """Return concatenated draws of several generators, as from `draw` [s]."""
         levels = uniform_from_each(rngs, counts)
         if self.quantiles_s is not None:
-            return self._clipped(self._of_level(levels))
+            return self._clip(self._from_level(levels))
         parts = self._parts()
         edges = np.cumsum(parts[0])
         part = np.searchsorted(edges[:-1] / edges[-1], levels, side="right")
         normal = np.concatenate(
             [g.standard_normal(n) for g, n in zip(rngs, counts, strict=True)]
         )
-        return self._clipped(np.exp(parts[1][part] + parts[2][part] * normal))
+        return self._clip(np.exp(parts[1][part] + parts[2][part] * normal))
 
     def cdf(self, duration_s: npt.ArrayLike) -> Float64Array:
         """Return the cumulative probability of durations.
@@ -164,7 +164,7 @@ class DurationModel(Model):
         """
         levels = np.asarray(level, dtype=np.float64)
         if self.quantiles_s is not None:
-            return self._clipped(self._of_level(levels))
+            return self._clip(self._from_level(levels))
         from scipy.special import ndtr, ndtri
 
         weight, mu, sigma = self._parts()
@@ -177,7 +177,7 @@ class DurationModel(Model):
             middle = (low + high) / 2
             reached = ndtr((middle[..., None] - mu) / spread) @ weight >= levels
             low, high = np.where(reached, low, middle), np.where(reached, middle, high)
-        return self._clipped(np.exp(high))
+        return self._clip(np.exp(high))
 
     def mean_s(self, longest_s: float = math.inf) -> float:
         """Return the mean of durations clipped at `longest_s` [s].
@@ -207,11 +207,11 @@ class DurationModel(Model):
         quantiles = cast("dict[float, float]", self.quantiles_s)
         return np.array(list(quantiles)), np.log(list(quantiles.values()))
 
-    def _of_level(self, level: Float64Array) -> Float64Array:
+    def _from_level(self, level: Float64Array) -> Float64Array:
         levels, log_s = self._log_quantiles()
         return np.exp(np.interp(level, levels, log_s))
 
-    def _clipped(self, drawn_s: Float64Array) -> Float64Array:
+    def _clip(self, drawn_s: Float64Array) -> Float64Array:
         shortest, longest = self.min_s or 0.0, self.max_s or math.inf
         scaled = np.clip(drawn_s, shortest, longest) * (self.scale or 1.0)
         return np.minimum(scaled, MAX_DURATION_S)

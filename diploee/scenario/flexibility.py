@@ -100,7 +100,7 @@ PRODUCTS: dict[str, _Product] = {
 """Demand-response products by name; marks as in docs/nomenclature.md."""
 
 
-def product_of(name: str | None) -> _Product:
+def event_product(name: str | None) -> _Product:
     """Return the demand-response product of a name.
 
     Without a name the only default is a ramp of 15 min.
@@ -251,7 +251,7 @@ class DemandResponseEvent(Model):
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        product = product_of(self.product)
+        product = event_product(self.product)
         if self.end is None and product.hours is None:
             raise ValueError("end is missing; add it, or a product that has a length")
         if self.target is None and product.fraction is None:
@@ -275,7 +275,7 @@ class DemandResponseEvent(Model):
 
     def in_run(self, clock: RunClock) -> RunEvent:
         """Return the event in run time, with the defaults of its product."""
-        product = product_of(self.product)
+        product = event_product(self.product)
         start_ms = clock.wall.time_ms(self.start)
         issued_ms = start_ms - span_ms(product.notice)
         if self.issued is not None:
@@ -337,7 +337,7 @@ class Signals(Model):
 
     @model_validator(mode="after")
     def _units_fit(self) -> Self:
-        for name, signal in self.given().items():
+        for name, signal in self.configured().items():
             if signal.unit is not None and signal.unit not in SIGNAL_UNITS[name]:
                 raise ValueError(
                     f"{name}.unit must be one of {one_of(SIGNAL_UNITS[name])}, found "
@@ -345,7 +345,7 @@ class Signals(Model):
                 )
         return self
 
-    def given(self) -> dict[SignalName, SignalFile]:
+    def configured(self) -> dict[SignalName, SignalFile]:
         """Return the configured signals by name."""
         result = {name: getattr(self, name) for name in get_args(SignalName)}
         return {name: signal for name, signal in result.items() if signal is not None}

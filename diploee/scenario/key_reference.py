@@ -30,9 +30,9 @@ _UPPER = {"maximum": "up to", "exclusiveMaximum": "below"}
 
 def markdown_reference(model: type[Model], title: str, command: str) -> str:
     """Return the Markdown reference of all keys of a model and its submodels."""
-    schema = _with_parts(model.model_json_schema())
+    schema = _with_submodels(model.model_json_schema())
     # Has defaults as users write them.
-    as_written = _with_parts(model.model_json_schema(mode="serialization"))
+    as_written = _with_submodels(model.model_json_schema(mode="serialization"))
     lines = [
         f"# {title}",
         "",
@@ -49,7 +49,7 @@ def markdown_reference(model: type[Model], title: str, command: str) -> str:
         ),
     ]
     for name, places in _sections(schema).items():
-        part = _part(schema, name)
+        part = _resolve_ref(schema, name)
         written = as_written["$defs"].get(name, as_written if not any(places) else part)
         at = ", ".join(f"`{place}`" for place in places if place)
         lines += ["", f"## {name}", "", f"At {at}." if at else "The file itself.", ""]
@@ -76,7 +76,7 @@ def markdown_reference(model: type[Model], title: str, command: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _with_parts(schema: Schema) -> Schema:
+def _with_submodels(schema: Schema) -> Schema:
     """Move models nested in a schema, such as union members, to its definitions."""
     parts: dict[str, Schema] = {}
 
@@ -101,7 +101,7 @@ def _with_parts(schema: Schema) -> Schema:
     return {**whole, "$defs": {**parts, **whole.get("$defs", {})}}
 
 
-def _part(schema: Schema, name: str) -> Schema:
+def _resolve_ref(schema: Schema, name: str) -> Schema:
     part: Schema = schema["$defs"].get(name, schema)
     return part
 
@@ -113,7 +113,7 @@ def _sections(schema: Schema) -> dict[str, list[str]]:
     def visit(name: str, place: str) -> None:
         if place not in (places := result.setdefault(name, [])):
             places.append(place)
-        for key, of_key in _part(schema, name)["properties"].items():
+        for key, of_key in _resolve_ref(schema, name)["properties"].items():
             for inner, below in _models_in(of_key):
                 visit(inner, f"{place}.{key}{below}".lstrip("."))
 

@@ -77,7 +77,7 @@ class Layout(Model):
         return [level for level in LEVELS[2:] if self.size(level)]
 
 
-def parts_of(pools: Mapping[str, Pool], size: int) -> tuple[Int64Array, Int64Array]:
+def node_groups(pools: Mapping[str, Pool], size: int) -> tuple[Int64Array, Int64Array]:
     """Return pool and nodes of each group of up to `size` nodes, pool after pool."""
     n_nodes = np.array([pool.n_nodes for pool in pools.values()])
     count = -(-n_nodes // size)

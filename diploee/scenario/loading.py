@@ -30,9 +30,9 @@ from diploee.facility.base import STAGES
 from diploee.scenario.cross_checks import cross_problems, unknown_names
 from diploee.scenario.models import Scenario
 from diploee.scenario.yaml_lines import (
-    dotted,
+    dotted_key,
+    key_location,
     load_yaml_with_lines,
-    located,
     read_value,
 )
 
@@ -73,10 +73,10 @@ def _span_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
 
 def get_value(data: Any, key: str) -> Any:
     """Return the value of a dotted key in plain data, or None if absent."""
-    return _found(data, key)[1]
+    return _resolve_items(data, key)[1]
 
 
-def _found(data: Any, key: str) -> tuple[str, Any]:
+def _resolve_items(data: Any, key: str) -> tuple[str, Any]:
     """Return a dotted key, with item numbers for kinds, and its value."""
     parts = []
     for part in key.split("."):
@@ -107,18 +107,20 @@ def with_value(
 _UNDESCRIBED = ("seed", "name", "description")
 
 
-def as_described(
+def with_set_keys(
     data: dict[str, Any], written: Mapping[str, Any], keys: Iterable[str]
 ) -> dict[str, Any]:
     """Return data with a description that lists the keys set since writing."""
     text = data.get("description")
     if not text or text != written.get("description"):
         return data
-    values = {key: _found(data, key)[1] for key in keys if key not in _UNDESCRIBED}
+    values = {
+        key: _resolve_items(data, key)[1] for key in keys if key not in _UNDESCRIBED
+    }
     since = [
         key if isinstance(value, dict | list) else f"{key}={value}"
         for key, value in values.items()
-        if value != _found(written, key)[1]
+        if value != _resolve_items(written, key)[1]
     ]
     return (
         {**data, "description": f"Set since: {', '.join(since)}. {text}"}
@@ -221,37 +223,37 @@ def load_scenario(
     path = find_shipped("scenario", name_or_path)
     written, lines = load_yaml_with_lines(path, "keys such as 'name:'")
     data, called = with_overrides(written, overrides, values or {}, names or {})
-    data = as_described(data, written, called)
+    data = with_set_keys(data, written, called)
 
     def where(key_path: KeyPath) -> str:
         for depth in range(len(key_path), 0, -1):
-            name = called.get(dotted(key_path[:depth]))
+            name = called.get(dotted_key(key_path[:depth]))
             if name is not None:
                 return ".".join((name, *map(str, key_path[depth:])))
         inside = [
             name
             for key, name in called.items()
-            if key.startswith(dotted(key_path) + ".")
+            if key.startswith(dotted_key(key_path) + ".")
         ]
         if inside and key_path:
-            return f"{', '.join(inside)} (in {dotted(key_path)})"
-        return located(path, lines, key_path)
+            return f"{', '.join(inside)} (in {dotted_key(key_path)})"
+        return key_location(path, lines, key_path)
 
-    return scenario_from_dict(data, where).beside(path.parent)
+    return scenario_from_dict(data, where).with_folder(path.parent)
 
 
 @contextmanager
-def placing(name_or_path: str | Path) -> Iterator[None]:
+def locate_errors(name_or_path: str | Path) -> Iterator[None]:
     """Add file and line to errors that only a run detects, by their key."""
     try:
         yield
     except InputError as error:
         path = find_shipped("scenario", name_or_path)
         _, lines = load_yaml_with_lines(path, "")
-        paths = {dotted(key_path): key_path for key_path in lines if key_path}
+        paths = {dotted_key(key_path): key_path for key_path in lines if key_path}
         parts = (text.partition(": ") for text in error.problems)
         raise type(error)(
-            f"{located(path, lines, paths[key])}: {rest}"
+            f"{key_location(path, lines, paths[key])}: {rest}"
             if key in paths
             else f"{key}{colon}{rest}"
             for key, colon, rest in parts
@@ -273,7 +275,7 @@ def scenario_from_dict(data: Mapping[str, Any], where: Any = None) -> Scenario:
     ScenarioError
         With one line for each problem.
     """
-    where = where or (lambda key_path: dotted(key_path) or "scenario")
+    where = where or (lambda key_path: dotted_key(key_path) or "scenario")
     scenario = checked(data, Scenario, where)
     # What lies between the parts is looked at once the span of the run is sound.
     problems = [*_span_problems(scenario)] or [*unknown_names(scenario)]
@@ -335,7 +337,7 @@ def with_overrides(
     for override in overrides:
         try:
             key, value = _parse_override(override)
-            place, before = _found(data, key)
+            place, before = _resolve_items(data, key)
             _check_stage(key, before, value)
             called[place] = f"--set {key}"
             data = with_value(data, key, value, partial(str, called[place]))
@@ -382,7 +384,7 @@ def input_files(scenario: Scenario) -> tuple[str, ...]:
         names.update(replicas.files)
     if scenario.flexibility is not None:
         names.update(
-            signal.file for signal in scenario.flexibility.signals.given().values()
+            signal.file for signal in scenario.flexibility.signals.configured().values()
         )
     return tuple(sorted(name for name in names if name is not None))
 

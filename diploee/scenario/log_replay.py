@@ -20,7 +20,7 @@ from diploee.base.model import SCALES, Model, Name, NameIn, default, optional, u
 from diploee.base.units import TimeUnit
 
 JobState = Literal["completed", "failed", "cancelled", "timeout", "other"]
-"""How a job ended; ``"other"`` where the log does not tell."""
+"""End state of a job; ``"other"`` if the log does not report it."""
 
 JobColumn = Literal[
     "submit",

@@ -49,7 +49,7 @@ from diploee.scenario.times import (
     Duration,
     Moment,
     ResolutionMs,
-    end_of,
+    end_date,
     is_calendar_span,
 )
 
@@ -226,14 +226,14 @@ class Facility(Model):
         """Power of all nodes at their ratings [W], at AC input where modelled."""
         if not self.has_ac_power:
             return self.nodes_power_w
-        return self._of_nodes(lambda node: node.ac_power_w(node.rated_power_w))
+        return self._sum_nodes(lambda node: node.ac_power_w(node.rated_power_w))
 
     @property
     def idle_power_w(self) -> float:
         """Device power of all nodes without a job [W]."""
-        return self._of_nodes(lambda node: node.idle_power_w)
+        return self._sum_nodes(lambda node: node.idle_power_w)
 
-    def _of_nodes(self, of_node: Callable[[NodeType], float]) -> float:
+    def _sum_nodes(self, of_node: Callable[[NodeType], float]) -> float:
         return sum(
             pool.n_nodes * of_node(self.node_type_of(n))
             for n, pool in self.pools.items()
@@ -376,7 +376,7 @@ class Scenario(Model):
         """
         return self._folder
 
-    def beside(self, folder: Path) -> Scenario:
+    def with_folder(self, folder: Path) -> Scenario:
         """Return the scenario with file names relative to another folder."""
         placed = self.model_copy()
         placed._folder = folder
@@ -409,7 +409,7 @@ class Scenario(Model):
 
         With a sign of -1 the span lies before the start.
         """
-        end = end_of(self.start, span, sign)
+        end = end_date(self.start, span, sign)
         if self.facility.time_zone is None or not is_calendar_span(span):
             # Hours, days and weeks have their length whatever the clock does.
             return (end - self.start) // timedelta(milliseconds=1)

@@ -59,23 +59,23 @@ def _check_phases(phases: tuple[Phase, ...], n_nodes: int) -> None:
     for before, after in pairwise(phases):
         if after.since <= before.since:
             raise ValueError(
-                f"phases overlap: {_shown(after)} is listed behind {_shown(before)}; "
-                "give each a date of its own, in the order of time"
+                f"phases overlap: {_format_phase(after)} is listed after "
+                f"{_format_phase(before)}; give each a separate date, in order of time"
             )
         if after.n_nodes <= before.n_nodes:
             raise ValueError(
                 "phases must add nodes, as jobs may run on all that stand: "
-                f"{_shown(after)} are no more than {_shown(before)}; give the nodes "
-                "of all phases so far"
+                f"{_format_phase(after)} are no more than {_format_phase(before)}; "
+                "give the nodes of all phases so far"
             )
     if phases[-1].n_nodes > n_nodes:
         raise ValueError(
-            f"phases: {_shown(phases[-1])} are more than the pool's n_nodes of "
+            f"phases: {_format_phase(phases[-1])} are more than the pool's n_nodes of "
             f"{n_nodes:,}; raise n_nodes to that"
         )
 
 
-def _shown(phase: Phase) -> str:
+def _format_phase(phase: Phase) -> str:
     return f"{phase.n_nodes:,} nodes since {phase.since:%Y-%m-%d %H:%M}".removesuffix(
         " 00:00"
     )

@@ -497,7 +497,7 @@ class RequestStream(Model):
         return own | ({} if self.replay is None else {stream: self.replay})
 
     @property
-    def fluctuating(self) -> Fluctuation | None:
+    def active_fluctuation(self) -> Fluctuation | None:
         """Fluctuation of the request rate, from either key."""
         if self.minute_jitter_relative_std > 0:
             return Fluctuation(relative_std=self.minute_jitter_relative_std)

@@ -136,12 +136,12 @@ def _colocation(n_nodes: int) -> str:
     """Return the jobs and the calendar of the shipped `colocation_10mw`."""
     text = shipped("scenario")["colocation_10mw"].read_text("utf-8")
     jobs = text[text.index("    # Job mix:") :]
-    shares = _fitting({2: 0.5, 4: 0.25, 8: 0.15, 16: 0.1}, n_nodes)
+    shares = _fit_sizes({2: 0.5, 4: 0.25, 8: 0.15, 16: 0.1}, n_nodes)
     widths = ", ".join(f"{width}: {share:g}" for width, share in shares.items())
     return re.sub(r"(?m)^      n_nodes: .*$", f"      n_nodes: {{{widths}}}", jobs)
 
 
-def _fitting(shares: dict[int, float], n_nodes: int) -> dict[int, float]:
+def _fit_sizes(shares: dict[int, float], n_nodes: int) -> dict[int, float]:
     """Return fractions of jobs by node count; too large jobs get the largest count."""
     widest = max((width for width in WIDTHS if width <= n_nodes), default=WIDTHS[0])
     result: dict[int, float] = {}
@@ -153,7 +153,7 @@ def _fitting(shares: dict[int, float], n_nodes: int) -> dict[int, float]:
 def _classes(n_nodes: int) -> str:
     """Return the job classes, with 4 and 16 nodes if the pool is large enough."""
     duration, lines = f"&hours {_HOURS}", []
-    for width, share in _fitting({4: 0.6, 16: 0.4}, n_nodes).items():
+    for width, share in _fit_sizes({4: 0.6, 16: 0.4}, n_nodes).items():
         lines += [
             "      - workload: llama2_70b_lora",
             f"        n_nodes: {width}",

@@ -74,7 +74,7 @@ ALTERNATIVES: tuple[tuple[set[str], set[str]], ...] = (
     ({"work_days"}, {"tokens"}),
     ({"phases"}, DRAWN),
 )
-"""Of each pair a job has one: what is given puts the preset's other aside."""
+"""Alternative keys: a specified key replaces the preset's other key of the pair."""
 
 
 Seconds = Annotated[float, Field(ge=0, le=S_PER_DAY)]

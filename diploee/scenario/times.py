@@ -129,7 +129,7 @@ def is_calendar_span(duration: str) -> bool:
     return _split(duration, _UNITS, "1 year")[1] in _CALENDAR_MONTHS
 
 
-def end_of(start: datetime, duration: str, sign: int = 1) -> datetime:
+def end_date(start: datetime, duration: str, sign: int = 1) -> datetime:
     """Return the end of a span that starts at a date.
 
     Months and years follow the calendar. If the last month does not have the day of the
@@ -201,7 +201,7 @@ def _check_country(text: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def holidays_of(text: str, first_year: int, last_year: int) -> Int64Array:
+def public_holidays(text: str, first_year: int, last_year: int) -> Int64Array:
     """Return a country's public holidays as days since 1970-01-01, or None."""
     country, _, part = text.partition("-")
     years = range(first_year, last_year + 1)
@@ -226,13 +226,13 @@ MAX_WEIGHT = 1_000_000_000
 Weight = Annotated[float, Field(ge=0, le=MAX_WEIGHT)]
 
 
-def _some(weights: tuple[float, ...]) -> tuple[float, ...]:
+def _check_weights(weights: tuple[float, ...]) -> tuple[float, ...]:
     if not any(weights):
         raise must_be("weights of which one or more are above 0", weights)
     return weights
 
 
-_SOME = AfterValidator(_some)
+_SOME = AfterValidator(_check_weights)
 HourOfWeekWeights = Annotated[
     tuple[Weight, ...],
     Field(min_length=HOURS_PER_WEEK, max_length=HOURS_PER_WEEK),

@@ -157,7 +157,7 @@ def _parse(text: str, where: Any) -> tuple[Any, dict[KeyPath, int]]:
         return loader.construct_document(node), lines
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        problem = f"not valid YAML: {_in_words(error)}"
+        problem = f"not valid YAML: {_error_text(error)}"
         raise ScenarioError(
             [f"{where(mark.line + 1 if mark else None)}: {problem}"]
         ) from error
@@ -169,7 +169,7 @@ def _problem(problem: str, at: Any) -> yaml.MarkedYAMLError:
     return yaml.MarkedYAMLError(problem=problem, problem_mark=at.start_mark)
 
 
-def _in_words(error: yaml.MarkedYAMLError) -> str:
+def _error_text(error: yaml.MarkedYAMLError) -> str:
     problem = error.problem or "can't be read"
     if problem.startswith("but "):
         problem = f"{error.context}, {problem}"
@@ -209,7 +209,7 @@ def _collect(
             start = key_node.start_mark.line + 1
             if here in lines:
                 first = f"key given twice (first on line {lines[here]}); remove one"
-                yield start, f"{dotted(here)}: {first}"
+                yield start, f"{dotted_key(here)}: {first}"
                 continue
             lines[here] = start
             yield from _collect(value_node, here, lines, inside)
@@ -228,15 +228,17 @@ def _key(node: yaml.Node) -> str | int:
     return str(node.value)
 
 
-def located(source: object, lines: Mapping[KeyPath, int], key_path: KeyPath) -> str:
+def key_location(
+    source: object, lines: Mapping[KeyPath, int], key_path: KeyPath
+) -> str:
     """Return the label of a key of a file, ``site.yaml:7 streams.training.pool``."""
     at = key_path
     while at not in lines and at:  # the nearest key above it that the file has
         at = at[:-1]
     line = lines.get(at)
-    return f"{source}{f':{line}' if line else ''} {dotted(key_path)}".rstrip()
+    return f"{source}{f':{line}' if line else ''} {dotted_key(key_path)}".rstrip()
 
 
-def dotted(key_path: KeyPath) -> str:
+def dotted_key(key_path: KeyPath) -> str:
     """Return a key path as users write it, ``streams.training.pool``."""
     return ".".join(map(str, key_path))

@@ -51,7 +51,7 @@ REFERENCE_S = 0.020
 START_MB, MB_OF_WINDOW = 330.0, 230.0
 B_PER_PIECE, B_PER_PIECE_MATCHED, B_PER_KEPT_JOB = 120, 50, 60
 B_PER_BLOCK_INTERVAL = 900
-"""Of a pool, for an interval of a block, with all that is computed beside it."""
+"""Memory per pool and interval of a block, with temporary arrays [bytes]."""
 
 
 @cache
@@ -101,7 +101,7 @@ class Forecast:
         return f"about {duration(self.time_s)}, {memory} of memory, {disk} on disk"
 
 
-def forecast_of(
+def forecast_run(
     site: PreparedSite, jobs_per_day: float, plans: Sequence[ServicePlan]
 ) -> Forecast:
     """Return the forecast of a run from its number of jobs and service segments."""

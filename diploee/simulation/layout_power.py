@@ -44,7 +44,7 @@ from diploee.power.blocks import (
 from diploee.power.segments import OF_SERVICES, Segments, owner_of_jobs, sorted_by_start
 from diploee.runs.folder import check_not_in_run, run_files
 from diploee.runs.parquet_files import timestamps
-from diploee.scenario.layout import LEVELS, Layout, Level, parts_of
+from diploee.scenario.layout import LEVELS, Layout, Level, node_groups
 from diploee.scenario.models import Facility
 from diploee.scenario.times import parse_step_ms
 from diploee.schedule.placement import GROUP, HeldNodes, PlacedPool, SlotIntervals
@@ -134,7 +134,7 @@ class NodeAllocations:
         owners = range(OF_SERVICES - len(banks), OF_SERVICES)
         self._owner_of = dict(zip(banks, owners, strict=True))
         self._stretches = [
-            (bank.pool_id, _stretches_of(bank, self._owner_of[key]))
+            (bank.pool_id, _allocation_intervals(bank, self._owner_of[key]))
             for key, bank in banks.items()
         ]
         self._started: Schedule | None = None
@@ -146,7 +146,7 @@ class NodeAllocations:
     @property
     def held(self) -> HeldNodes:
         """Current node allocations, up to the latest known end of each."""
-        return _joined([pool.held for pool in self._pools])
+        return _join_allocations([pool.held for pool in self._pools])
 
     @property
     def rows(self) -> HeldNodes:
@@ -166,7 +166,9 @@ class NodeAllocations:
         none = np.zeros(len(of_jobs), dtype=np.int64)
         self.played = [_Played(of_jobs, none, of_jobs.n_nodes.astype(np.int64))]
         for load, segments in zip(self._line.loads[1:], parts[1:], strict=True):
-            of_load = [self._of_bank(bank, begin_ms, end_ms) for bank in load.banks]
+            of_load = [
+                self._bank_segments(bank, begin_ms, end_ms) for bank in load.banks
+            ]
             if len(segments) != sum(
                 len(of.segments) for of in of_load if of.n_slots.all()
             ):
@@ -191,11 +193,11 @@ class NodeAllocations:
             inside = (pools == k) & (new.end_ms > new.start_ms)
             own = new if inside.all() else new.take(inside)
             gone.append(pool_nodes.place(sorted_by_start(own), adjoin))
-        self._given_back = _joined(gone)
+        self._given_back = _join_allocations(gone)
         for sink in self.sinks:
             sink(self._given_back)
 
-    def rest(self) -> HeldNodes:
+    def remaining(self) -> HeldNodes:
         """Return allocations of unfinished jobs, and of all services and replicas."""
         rows = self.held
         of_jobs = (rows.owner >= 0) & (rows.owner < OF_SERVICES - len(self.labels))
@@ -239,7 +241,9 @@ class NodeAllocations:
             )
         return concat(result)
 
-    def _of_bank(self, bank: InstanceGroup, begin_ms: int, end_ms: int) -> _Played:
+    def _bank_segments(
+        self, bank: InstanceGroup, begin_ms: int, end_ms: int
+    ) -> _Played:
         """Return the segments that an instance group plays in a window."""
         segments = bank.segments(begin_ms, end_ms)
         piece = np.searchsorted(bank.edges_ms, segments.start_ms)
@@ -254,7 +258,7 @@ class NodeAllocations:
         return _Played(replace(segments, owner=owner), *of_slots)
 
 
-def _joined(of_pools: Sequence[HeldNodes]) -> HeldNodes:
+def _join_allocations(of_pools: Sequence[HeldNodes]) -> HeldNodes:
     result = (
         replace(of, pool_id=np.full(len(of), k)) if k else of
         for k, of in enumerate(of_pools)
@@ -262,7 +266,7 @@ def _joined(of_pools: Sequence[HeldNodes]) -> HeldNodes:
     return concat(list(result))
 
 
-def _stretches_of(bank: InstanceGroup, owner: int) -> SlotIntervals:
+def _allocation_intervals(bank: InstanceGroup, owner: int) -> SlotIntervals:
     """Return the allocation intervals of a service or of replicas.
 
     They cover the reserved nodes, or the maximum number of busy nodes.
@@ -289,8 +293,8 @@ class LayoutPower:
         dt_ms: int | None = None,
     ) -> None:
         facility, layout = model.facility, model.facility.layout
-        self._places, self._size = places, _size(facility, level)
-        pool_id, n_nodes = parts_of(facility.pools, self._size)
+        self._places, self._size = places, _nodes_per_unit(facility, level)
+        pool_id, n_nodes = node_groups(facility.pools, self._size)
         self._first = np.searchsorted(pool_id, np.arange(len(facility.pools)))
         unit = np.arange(pool_id.size)
         number = unit
@@ -324,16 +328,16 @@ class LayoutPower:
         units = [f"{k}" for k in chosen.tolist()]
         self.model = replace(
             model,
-            facility=_of_parts(facility, units, self.pool_id, self.n_nodes),
+            facility=_split_pools(facility, units, self.pool_id, self.n_nodes),
             dt_ms=dt_ms or model.dt_ms,
             method="direct",
             ac=ac,
-            absent=self._divided([of_absent], absent) if len(gone) else None,
+            absent=self._divide([of_absent], absent) if len(gone) else None,
         )
         if self.model.dt_ms == model.dt_ms:
             self.model.__dict__["tables"] = model.tables  # the same, and large
         whole = np.add.reduceat(self.n_nodes, self._starts)
-        self._facility = _of_parts(
+        self._facility = _split_pools(
             facility, self.names, self.pool_id[self._starts], whole
         )
 
@@ -344,7 +348,7 @@ class LayoutPower:
 
     def window(self) -> Segments:
         """Return the segments of the last window, divided over racks, rows or halls."""
-        return self._divided(self._places.played, self._places.rows)
+        return self._divide(self._places.played, self._places.rows)
 
     def block(self, power: PowerBlock) -> Block:
         """Return the power columns of each rack or row; halls are sums of rows."""
@@ -361,13 +365,13 @@ class LayoutPower:
                 values[name] = np.add.reduceat(values[name], self._starts)
         return device_block(replace(power, **values), self._facility)
 
-    def _divided(self, played: Iterable[_Played], rows: HeldNodes) -> Segments:
+    def _divide(self, played: Iterable[_Played], rows: HeldNodes) -> Segments:
         """Divide segments over the racks, rows or halls of their nodes."""
         return concat(
-            [Segments.empty(), *(self._parts_of(each, rows) for each in played)]
+            [Segments.empty(), *(self._split_segments(each, rows) for each in played)]
         )
 
-    def _parts_of(self, played: _Played, rows: HeldNodes) -> Segments:
+    def _split_segments(self, played: _Played, rows: HeldNodes) -> Segments:
         of, (nth, k, begin, stop, n_slots) = played.segments, played.on_nodes(rows)
         lowest = begin // self._size
         again, j = repeated((stop - 1) // self._size - lowest + 1)
@@ -469,7 +473,7 @@ class LayoutStatistics:
         return {level: of_level.block() for level, _, of_level in self._levels}
 
 
-def _of_parts(
+def _split_pools(
     facility: Facility, names: Sequence[str], pool_id: Int64Array, n_nodes: Int64Array
 ) -> Facility:
     """Return a copy of a facility with racks, rows or halls as its pools."""
@@ -481,7 +485,7 @@ def _of_parts(
     return facility.model_copy(update={"pools": parts})
 
 
-def _size(facility: Facility, level: Level) -> int:
+def _nodes_per_unit(facility: Facility, level: Level) -> int:
     """Return the nodes per rack or row; for a hall, those of each row."""
     layout = facility.layout or Layout(chassis_per_rack=1)
     size = layout.size(level) if facility.layout or level == "node" else None
@@ -495,7 +499,7 @@ def _size(facility: Facility, level: Level) -> int:
 
 
 MAX_DIGITS = 18
-"""Of the number of a part; no site has one beyond."""
+"""Maximum digits of the number of a rack, row or hall."""
 
 
 @document_fields
@@ -554,7 +558,7 @@ def part_tables(
             f"{run.series().period_text}, whole steps of {step_ms / MS_PER_S:g} s from "
             f"its start, found {span.first or 'the start'} to {span.until or 'the end'}"
         )
-    _size(scenario.facility, level)
+    _nodes_per_unit(scenario.facility, level)
     if dict(site.inputs.hashes) != run.manifest.get("input_files", {}):
         raise InputError(
             f"{run.folder}: files that the run read have changed since; run it again"

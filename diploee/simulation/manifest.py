@@ -30,7 +30,7 @@ from diploee.simulation.prepared import PreparedSite
 RECORDED_PACKAGES = ("numpy", "numba", "pyarrow", "scipy", "simpy")
 
 
-def manifest_of(
+def build_manifest(
     line: Pipeline, site: PreparedSite, found: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the manifest of a run with its metrics, without `timing`.
@@ -40,8 +40,8 @@ def manifest_of(
     jobs, inputs, scenario = line.jobs, site.inputs, line.scenario
     library, classes = jobs.streams.library, jobs.streams.classes
     size, metrics = site.asked.facility.size, [*line.stages.metrics, *added_metrics()]
-    assumed, ranges = _assumed(scenario), scenario.ranges()
-    packages = (*RECORDED_PACKAGES, *_further(scenario))
+    assumed, ranges = _assumed_keys(scenario), scenario.ranges()
+    packages = (*RECORDED_PACKAGES, *_package_versions(scenario))
     # The scenario has its size already
     return {
         "schema_version": SCHEMA_VERSION,
@@ -72,7 +72,7 @@ def manifest_of(
     }
 
 
-def _assumed(scenario: Scenario) -> list[str] | None:
+def _assumed_keys(scenario: Scenario) -> list[str] | None:
     """Return the assumed keys of the power chain and of synchronous jobs.
 
     None if the scenario has neither.
@@ -87,7 +87,7 @@ def _assumed(scenario: Scenario) -> list[str] | None:
     return keys if parts else None
 
 
-def _further(scenario: Scenario) -> tuple[str, ...]:
+def _package_versions(scenario: Scenario) -> tuple[str, ...]:
     """Return the versions of packages that supply holidays and weather, if used."""
     calendars = [stream.calendar for stream in scenario.streams.values()]
     calendars += [stream.calendar for stream in scenario.request_streams.values()]

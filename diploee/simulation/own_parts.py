@@ -55,8 +55,7 @@ _WRAPPED = (
     "fget",
     "fset",
 )
-"""Where methods, partial functions, properties and compiled functions have what they
-call."""
+"""Attributes with the callee of methods, partials, properties and jitted functions."""
 _INSTALLED = tuple(Path(sysconfig.get_path(name)) for name in ("purelib", "platlib"))
 
 
@@ -73,7 +72,7 @@ Known = dict[int, tuple[Any, OwnPart]]
 """Objects that were hashed, before they ran, by their identity."""
 
 
-def is_outside(of: Any) -> bool:
+def is_extension(of: Any) -> bool:
     """Return True if a class or function is not part of the package."""
     return of.__module__.partition(".")[0] != "diploee"
 
@@ -93,16 +92,16 @@ def own_parts(
     """
     known = {} if known is None else known
     result: dict[OwnPart, None] = {}
-    for kind, of in _outside(scenario, inputs, models, given):
+    for kind, of in _extension_code(scenario, inputs, models, given):
         if id(of) not in known:
-            code = _named(of)
+            code = _class_or_function(of)
             name = f"{code.__module__}:{code.__qualname__}"
             known[id(of)] = of, OwnPart(kind, name, code_sha256(of))
         result[known[id(of)][1]] = None
     return list(result)
 
 
-def _outside(
+def _extension_code(
     scenario: Scenario,
     inputs: Inputs,
     models: Iterable[Model],
@@ -114,19 +113,19 @@ def _outside(
     ):
         if isinstance(model, ImportedKind):
             yield key, import_object(model.path)
-        elif is_outside(type(model)):
+        elif is_extension(type(model)):
             yield getattr(model, "part_of_run", key), type(model)
-    yield from (("format", read) for read in inputs.readers if is_outside(read))
+    yield from (("format", read) for read in inputs.readers if is_extension(read))
     yield from (("measure", measure.open) for measure in MEASURES.values())
     yield from (
         (kind, of)
         for kind, each in given.items()
         for of in each
-        if is_outside(_named(of))
+        if is_extension(_class_or_function(of))
     )
 
 
-def _named(of: Any) -> Any:
+def _class_or_function(of: Any) -> Any:
     """Return the named class or function of an object."""
     of = of.func if isinstance(of, partial) else of
     return of if isinstance(of, type | FunctionType) else type(of)
@@ -153,7 +152,7 @@ class _Code:
 
     def __init__(self, of: Any) -> None:
         self.digest = hashlib.sha256()
-        self._root = _named(of).__module__.partition(".")[0]
+        self._root = _class_or_function(of).__module__.partition(".")[0]
         self._seen: dict[object, tuple[int, Any]] = {}
 
     def _say(self, *parts: object) -> None:

@@ -106,7 +106,7 @@ class LowerEnd:
         self._end_ms = power.end_ms
         for sign, model, active in self._draws:
             segments = active.within(power.t0_ms, power.end_ms)
-            power = model.with_more(power, segments, sign)
+            power = model.with_segments(power, segments, sign)
         columns = {**block.columns, **device_block(power, model.facility).columns}
         passed, self._states = self._stages.apply(
             replace(block, columns=columns), self._states
@@ -204,7 +204,7 @@ class Pipeline:
         )
         return replace(pipeline, undisturbed=twin)
 
-    def keeping_before_stores(self) -> Pipeline:
+    def with_before_stores(self) -> Pipeline:
         """Return the pipeline with load columns upstream of storage."""
         stages, kept = (
             list(self.stages),
@@ -294,7 +294,7 @@ class Pipeline:
             baseline = {BASELINE: other.columns[POWER]} if self.is_measured else {}
             yield Block(block.t0_ms, block.dt_ms, {**block.columns, **baseline})
 
-    def written(
+    def averaged_blocks(
         self, blocks: Iterator[Block], at_step: Sequence[Sink] = ()
     ) -> Iterator[Block]:
         """Yield blocks at the output resolution, averaged by the kind of column.
@@ -315,14 +315,14 @@ class Pipeline:
             held = [whole.part(end_ms, whole.end_ms)] if end_ms < whole.end_ms else []
             if end_ms > whole.t0_ms:
                 averaged.append(
-                    self._averaged(whole.part(whole.t0_ms, end_ms), n, kinds)
+                    self._average(whole.part(whole.t0_ms, end_ms), n, kinds)
                 )
             is_last = end_ms == self.scenario.horizon_ms
             if averaged and (is_last or end_ms - averaged[0].t0_ms >= self.block_ms):
                 yield concatenate_blocks(averaged)
                 averaged = []
 
-    def _averaged(self, block: Block, n: int, kinds: Mapping[str, ValueKind]) -> Block:
+    def _average(self, block: Block, n: int, kinds: Mapping[str, ValueKind]) -> Block:
         columns = {
             name: coarsen(values, n, kinds.get(name.partition(".")[0], "mean"))
             for name, values in block.columns.items()

@@ -69,15 +69,15 @@ def run_warnings(line: Pipeline, inputs: Inputs, metrics: dict[str, Any]) -> lis
         *_unused_profiles(library, classes),
         *_coarse_profiles(clock.step_ms, library, classes, curves),
         *_sharp_edges(scenario, library, classes),
-        *_other_boundaries(facility, pools, library, classes, plans, curves),
+        *_unknown_boundaries(facility, pools, library, classes, plans, curves),
         *_scaled_hardware(pools, library, classes),
         *_services_of_other_gpus(facility, plans, curves),
         *_rated_beyond_nodes(facility),
-        *odd_contracts(facility, metrics["power"]["rated_mw"] or 0.0),
+        *implausible_contracts(facility, metrics["power"]["rated_mw"] or 0.0),
         *_above_contract(metrics.get("poi") or {}),
-        *_never_standing(facility),
+        *_never_installed(facility),
         *_built_at_once(facility, clock),
-        *_left_out(jobs.streams.left_out()),
+        *_omitted_jobs(jobs.streams.left_out()),
         *_off_target(facility, clock, jobs.streams, jobs.queues),
         *_overload(metrics),
         *_idle_weather(facility),
@@ -141,7 +141,9 @@ def _implausible_profiles(
             )
 
 
-def _used(library: ProfileLibrary, classes: Iterable[StreamClass]) -> list[Entry]:
+def _played_profiles(
+    library: ProfileLibrary, classes: Iterable[StreamClass]
+) -> list[Entry]:
     """Return the library's profiles that job classes play."""
     return [
         library.entries[k] for k in sorted({k for c in classes for k in c.profile_ids})
@@ -172,7 +174,9 @@ def _coarse_profiles(
     classes: Sequence[StreamClass],
     curves: Curves,
 ) -> Iterator[str]:
-    steps_ms = {entry.profile_id: entry.dt_ms for entry in _used(library, classes)}
+    steps_ms = {
+        entry.profile_id: entry.dt_ms for entry in _played_profiles(library, classes)
+    }
     for (stream, name), of_service in curves.items():
         for sample in of_service.power.samples:
             steps_ms[f"{stream}.{name} at {sample.rate_rps:g} requests/s"] = (
@@ -207,7 +211,7 @@ def _sharp_edges(
             )
 
 
-def _other_boundaries(
+def _unknown_boundaries(
     facility: Facility,
     pools: Pools,
     library: ProfileLibrary,
@@ -221,7 +225,7 @@ def _other_boundaries(
     stated = [
         (c.stream, entry.profile_id, entry.provenance)
         for c in classes
-        for entry in _used(library, [c])
+        for entry in _played_profiles(library, [c])
     ] + [
         (
             stream,
@@ -270,7 +274,9 @@ def _scaled_hardware(
 ) -> Iterator[str]:
     """Yield a warning for pools that play scaled profiles of other GPUs."""
     for pool in dict.fromkeys(pools.values()):
-        used = _used(library, (c for c in classes if pools[c.stream] == pool))
+        used = _played_profiles(
+            library, (c for c in classes if pools[c.stream] == pool)
+        )
         factors = [
             e.provenance.power_factor for e in used if e.provenance.power_factor != 1
         ]
@@ -332,7 +338,7 @@ def _rated_beyond_nodes(facility: Facility) -> Iterator[str]:
         )
 
 
-def odd_contracts(facility: Facility, rated_mw: float) -> Iterator[str]:
+def implausible_contracts(facility: Facility, rated_mw: float) -> Iterator[str]:
     """Yield a warning for contracts far from the rated power at the meter [MW]."""
     least, most = CONTRACT_OF_RATED
     for number, stage in enumerate(facility.stages if rated_mw else ()):
@@ -360,7 +366,7 @@ def _above_contract(poi: Mapping[str, Any]) -> Iterator[str]:
             )
 
 
-def _never_standing(facility: Facility) -> Iterator[str]:
+def _never_installed(facility: Facility) -> Iterator[str]:
     for name, pool in facility.pools.items():
         if pool.phases and pool.phases[-1].n_nodes < pool.n_nodes:
             yield (
@@ -382,7 +388,7 @@ def _built_at_once(facility: Facility, clock: RunClock) -> Iterator[str]:
             )
 
 
-def _left_out(counts: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+def _omitted_jobs(counts: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
     """Yield a warning with the number of a log's jobs that the run omits.
 
     Jobs that the import dropped are in the manifest.

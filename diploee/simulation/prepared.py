@@ -43,7 +43,7 @@ from diploee.schedule.load_controller import FairPowerCaps
 from diploee.schedule.policy import Policy, compiled_engine_for
 from diploee.schedule.schedule import QUEUE_COLUMNS, Engine
 from diploee.simulation.own_parts import OwnPart, own_parts
-from diploee.simulation.size import rated_at_meter_w, sized, stages_of
+from diploee.simulation.size import rated_at_meter_w, resolve_size, site_stages
 
 
 class Sink(Protocol):
@@ -176,7 +176,7 @@ class PreparedSite:
         is_plain = self.controller is None and all(map(compiled_engine_for, policies))
         return self.options.engine or ("compiled" if is_plain else "simpy")
 
-    def at_start(self) -> PreparedSite:
+    def with_fresh_state(self) -> PreparedSite:
         """Return the site with new copies of the objects that a run changes."""
         controller, policies = deepcopy((self.controller, self.options.policies))
         options = replace(self.options, policies=policies)
@@ -279,12 +279,12 @@ def settle(
     A resolved site is returned unchanged. Errors are those of `sized`, and a
     `LogFormatError` if a signal's cap is below the idle power of the nodes.
     """
-    settled, rated_power_w = sized(scenario, inputs.weather_year, further)
+    settled, rated_power_w = resolve_size(scenario, inputs.weather_year, further)
     if scenario.flexibility is not None and "cap" in inputs.signals:
         lowest_mw = float(inputs.signals["cap"].values.min())
         idle_mw = settled.facility.idle_power_w / W_PER_MW
         if lowest_mw < idle_mw:
-            given = scenario.flexibility.signals.given()["cap"]
+            given = scenario.flexibility.signals.configured()["cap"]
             raise LogFormatError(
                 f"{one_line(given.file)}: a cap of {lowest_mw:g} MW, expected at "
                 f"least the {idle_mw:.4g} MW that the nodes draw without a job"
@@ -324,7 +324,7 @@ def open_stages(
     """
     facility = scenario.facility
     check_order([*facility.stages, *further])
-    stages = stages_of(scenario, scenario.clock, weather, further)
+    stages = site_stages(scenario, scenario.clock, weather, further)
     services = SERVICE_COLUMNS if scenario.request_streams else ()
     if scenario.replica_streams:
         replicas = load_kind("replica_streams").columns_of(scenario.replica_streams)

@@ -28,7 +28,7 @@ from diploee.metrics.causes import Causes
 from diploee.metrics.flexibility import FlexibilityMetrics, flexibility_metrics
 from diploee.metrics.min_mean_max import Aggregates
 from diploee.metrics.run_metrics import RunMetrics
-from diploee.metrics.voltage_change import voltage_of
+from diploee.metrics.voltage_change import voltage_sink
 from diploee.power.blocks import Window
 from diploee.power.extreme_windows import EventWindowSearch
 from diploee.runs.folder import (
@@ -49,23 +49,23 @@ from diploee.runs.parquet_files import (
     write_event_windows,
 )
 from diploee.scenario.models import Scenario
-from diploee.simulation.cost_forecast import START_S, Forecast, duration, forecast_of
+from diploee.simulation.cost_forecast import START_S, Forecast, duration, forecast_run
 from diploee.simulation.layout_power import (
     PARTS_FILE,
     LayoutStatistics,
     NodeAllocations,
 )
-from diploee.simulation.manifest import manifest_of
+from diploee.simulation.manifest import build_manifest
 from diploee.simulation.pipeline import Pipeline
 from diploee.simulation.plausibility import (
-    odd_contracts,
+    implausible_contracts,
     overfull_pools,
     unanswered_events,
 )
 from diploee.simulation.prepared import NO_WATCH, PreparedSite, Sink
 
 
-def place_of(asked: Scenario) -> Path:
+def output_folder(asked: Scenario) -> Path:
     """Return the run folder for an optional output path."""
     return default_folder(asked.name, asked.sha256())
 
@@ -92,11 +92,11 @@ def simulate(
         If the folder can't be written; no output is then left.
     """
     watch, options = watch or Stopwatch(Progress()), site.options
-    place = place_of(site.asked) if out is None else Path(out)
+    place = output_folder(site.asked) if out is None else Path(out)
     with whole_folder(place, options.force, kind=RUN_FOLDER) as new:
         with watch.stage("plan"):
-            kept = site.at_start()
-            pipeline = _planned(site, watch)
+            kept = site.with_fresh_state()
+            pipeline = _open_pipeline(site, watch)
         scenario = site.scenario
         for text in overfull_pools(
             scenario.facility, scenario.clock, pipeline.jobs.streams
@@ -108,12 +108,12 @@ def simulate(
                 pipeline, site.rated_power_w, peak_mw, watch.progress.tell
             )
             taken = _RunSinks(pipeline, site, new, closing)
-            windows = taken.watched(pipeline.windows(options.window_days, update))
+            windows = taken.watch_windows(pipeline.windows(options.window_days, update))
             at_step = (*taken.at_step, *seen)
             blocks = pipeline.blocks(windows, options.n_threads)
             if options.until_decided:
                 blocks = _until_decided(blocks, site, seen)
-            for block in pipeline.written(blocks, at_step):
+            for block in pipeline.averaged_blocks(blocks, at_step):
                 block = taken.causes.by_load(block) if options.by_load else block
                 with watch.lap("files and metrics"):
                     for sink in taken.sinks:
@@ -121,8 +121,8 @@ def simulate(
                     for sink in options.sinks:
                         with named_errors("add", _sink_error):
                             sink.add(block)
-        result = taken.metrics_found(watch)
-        manifest = manifest_of(pipeline, site, result)
+        result = taken.collect_metrics(watch)
+        manifest = build_manifest(pipeline, site, result)
         results = {METRICS_FILE: write_json(new / METRICS_FILE, result)}
         if seen:
             content = site.watch.content(seen, result)
@@ -146,7 +146,7 @@ def _until_decided(
             raise error
 
 
-def _planned(site: PreparedSite, watch: Stopwatch) -> Pipeline:
+def _open_pipeline(site: PreparedSite, watch: Stopwatch) -> Pipeline:
     """Return the pipeline of a site with all options applied.
 
     Raises an error if the run would take too long.
@@ -155,10 +155,10 @@ def _planned(site: PreparedSite, watch: Stopwatch) -> Pipeline:
     if options.by_load:
         pipeline = replace(pipeline, columns=catalogue(pipeline.columns, LOAD_COLUMNS))
     if options.before_stores:
-        pipeline = pipeline.keeping_before_stores()
+        pipeline = pipeline.with_before_stores()
     pipeline.jobs.watch = watch
     if options.at_most_s is not None or scenario.step_ms < scenario.resolution_ms:
-        watch.progress.forecast(_time_in_words(pipeline, site))
+        watch.progress.forecast(_time_text(pipeline, site))
     return pipeline
 
 
@@ -207,7 +207,7 @@ class _RunSinks:
             self._extremes = StepExtremes(scenario.clock, jobs.transient)
             self.at_step.append(self._extremes)
         grid = scenario.site.short_circuit
-        if voltage := voltage_of(grid, scenario.clock, jobs.transient):
+        if voltage := voltage_sink(grid, scenario.clock, jobs.transient):
             self.at_step.append(voltage)
         self._voltage = voltage
         classes = jobs.streams.classes if options.by_load else ()
@@ -234,7 +234,7 @@ class _RunSinks:
             )
             places.sinks.append(nodes.add)
             closing.callback(nodes.close)
-            closing.callback(lambda: nodes.add(places.rest()))
+            closing.callback(lambda: nodes.add(places.remaining()))
         self._flexibility: FlexibilityMetrics | None = None
         if line.is_measured:
             measured = flexibility_metrics(
@@ -247,7 +247,7 @@ class _RunSinks:
             self._flexibility = measured
         self._search: EventWindowSearch | None = None
 
-    def watched(self, windows: Iterator[Window]) -> Iterator[Window]:
+    def watch_windows(self, windows: Iterator[Window]) -> Iterator[Window]:
         """Yield the windows, after layout statistics and event search."""
         line = self._line
         if self._parts is not None:
@@ -259,7 +259,7 @@ class _RunSinks:
         )
         return self._search.watch(windows)
 
-    def metrics_found(self, watch: Stopwatch) -> dict[str, Any]:
+    def collect_metrics(self, watch: Stopwatch) -> dict[str, Any]:
         """Return the metrics of the run, and write its event windows."""
         line = self._line
         result = self._metrics.blocks(line.loads, line.energy_j)
@@ -284,7 +284,7 @@ class _RunSinks:
 def _peak_mw(site: PreparedSite) -> float:
     """Return a site's peak power: largest interval mean after warm-up [MW]."""
     coarse, most_w = site.scenario.model_copy(update={"step": None}), 0.0
-    line = Pipeline.open(replace(site.at_start().of(coarse), watch=NO_WATCH))
+    line = Pipeline.open(replace(site.with_fresh_state().of(coarse), watch=NO_WATCH))
     windows = line.windows(None, lambda *_: None)
     for block in line.blocks(windows, site.options.n_threads):
         n_left_out = max(line.jobs.transient.end_ms - block.t0_ms, 0) // block.dt_ms
@@ -292,14 +292,14 @@ def _peak_mw(site: PreparedSite) -> float:
     return most_w / W_PER_MW
 
 
-def _time_in_words(line: Pipeline, site: PreparedSite) -> str:
+def _time_text(line: Pipeline, site: PreparedSite) -> str:
     """Return the text of a run's expected time and steps.
 
     Raises an error if the run would take longer than its limit.
     """
     scenario, options = line.scenario, site.options
     at_most_s, at_most_mb = options.at_most_s, options.at_most_mb
-    forecast = forecast_of(site, line.jobs.streams.jobs_per_day, line.plans)
+    forecast = forecast_run(site, line.jobs.streams.jobs_per_day, line.plans)
     time_s = forecast.time_s
     if at_most_mb is not None and forecast.memory_mb > at_most_mb:
         raise InputError(
@@ -331,7 +331,7 @@ def _time_in_words(line: Pipeline, site: PreparedSite) -> str:
 
 
 NEAR_TARGET = 0.02
-"""How near its target a plan of services is that is only checked and forecast."""
+"""Tolerance of a service plan's target in checks and forecasts."""
 
 
 @dataclass(frozen=True)
@@ -363,8 +363,8 @@ def check(site: PreparedSite) -> CheckedSite:
     warnings = (
         *overfull_pools(scenario.facility, scenario.clock, streams),
         *unanswered_events(scenario, streams.classes),
-        *odd_contracts(scenario.facility, site.rated_power_w / W_PER_MW),
+        *implausible_contracts(scenario.facility, site.rated_power_w / W_PER_MW),
     )
-    forecast = forecast_of(site, streams.jobs_per_day, plans)
+    forecast = forecast_run(site, streams.jobs_per_day, plans)
     year = site.inputs.weather_year
     return CheckedSite(len(streams.classes), forecast, year, warnings)

@@ -33,7 +33,7 @@ MAX_ROUNDS = 20
 """Tries at a size; one does where all parts of a site grow with its nodes."""
 
 
-def sized(
+def resolve_size(
     scenario: Scenario,
     weather_year: Weather | None = None,
     further: Sequence[Stage] = (),
@@ -48,7 +48,7 @@ def sized(
     if size is None:
         return scenario, None
     if size.nodes_factor is not None:
-        return scaled(scenario, size.nodes_factor), None
+        return scale_scenario(scenario, size.nodes_factor), None
     assert size.poi_mw is not None
     if not (facility.stages or further):
         raise InputError(
@@ -65,7 +65,7 @@ def sized(
     for _ in range(MAX_ROUNDS):
         # By the nodes that there are, so that their rounding is not made up for.
         before, grown = site, site.facility.nodes_power_w / facility.nodes_power_w
-        site = scaled(scenario, grown * asked_w / found_w)
+        site = scale_scenario(scenario, grown * asked_w / found_w)
         found_w = rated_at_meter_w(site, weather_year, further)
         if _nodes(site.facility) == _nodes(before.facility):
             break
@@ -97,7 +97,7 @@ def rated_at_meter_w(
     """
     facility = scenario.facility
     clock = leap_year_clock(facility.zone)
-    stages = stages_of(scenario, clock, weather_year, further)
+    stages = site_stages(scenario, clock, weather_year, further)
     kept = Stages([stage for stage in stages if not _is_out(stage)])
     out = (
         column.name for stage in stages if _is_out(stage) for column in stage.columns
@@ -125,7 +125,7 @@ def rated_at_meter_w(
     return float(passed.columns[POWER].max())
 
 
-def stages_of(
+def site_stages(
     scenario: Scenario,
     clock: RunClock,
     weather: Weather | None,
@@ -153,7 +153,7 @@ def _nodes(facility: Facility) -> list[int]:
     return [pool.n_nodes for pool in facility.pools.values()]
 
 
-def scaled(scenario: Scenario, factor: float) -> Scenario:
+def scale_scenario(scenario: Scenario, factor: float) -> Scenario:
     """Return a scenario with all size-dependent quantities scaled by a factor.
 
     They are marked in the models: nodes, rates of jobs and requests, ratings of the
@@ -161,7 +161,7 @@ def scaled(scenario: Scenario, factor: float) -> Scenario:
     Properties of jobs, utilization and the calendar are unchanged. Raises a
     `ScenarioError` if something does not fit, such as a job larger than its pool.
     """
-    grown: Scenario = _grown(scenario, factor, ())
+    grown: Scenario = _scale_marked(scenario, factor, ())
     site = grown.model_copy(
         update={"facility": grown.facility.model_copy(update={"size": None})}
     )
@@ -176,13 +176,15 @@ def _of_scaled(key_path: KeyPath) -> str:
     return f"facility.size: {'.'.join(map(str, key_path))} of the site in that size"
 
 
-def _grown(value: Any, factor: float, at: KeyPath) -> Any:
+def _scale_marked(value: Any, factor: float, at: KeyPath) -> Any:
     """Return a value with its marked fields multiplied by a factor."""
     match value:
         case Model():
-            result = {name: _grown(of, factor, (*at, name)) for name, of in value}
+            result = {
+                name: _scale_marked(of, factor, (*at, name)) for name, of in value
+            }
             numbers = {
-                name: _multiplied(result[name], factor)
+                name: _scale_number(result[name], factor)
                 for name, field in type(value).model_fields.items()
                 if SCALES in field.metadata and result[name] is not None
             }
@@ -195,15 +197,17 @@ def _grown(value: Any, factor: float, at: KeyPath) -> Any:
             where = lambda key_path: _of_scaled((*at, *key_path))  # noqa: E731
             return checked({**given, **changed, **numbers}, type(value), where)
         case Mapping():
-            return {key: _grown(of, factor, (*at, key)) for key, of in value.items()}
+            return {
+                key: _scale_marked(of, factor, (*at, key)) for key, of in value.items()
+            }
         case tuple() | list():
             return type(value)(
-                _grown(of, factor, (*at, k)) for k, of in enumerate(value)
+                _scale_marked(of, factor, (*at, k)) for k, of in enumerate(value)
             )
     return value
 
 
-def _multiplied(number: float, factor: float) -> float:
+def _scale_number(number: float, factor: float) -> float:
     if isinstance(number, int):
         return max(round(number * factor), min(number, 1))
     return number * factor

@@ -36,7 +36,7 @@ from diploee.scenario.loading import (
 )
 from diploee.scenario.models import Scenario, Size
 from diploee.scenario.starter import SiteAnswers
-from diploee.scenario.yaml_lines import dotted, load_yaml_with_lines, read_value
+from diploee.scenario.yaml_lines import dotted_key, load_yaml_with_lines, read_value
 from diploee.schedule.policy import compiled_engine_for
 from diploee.studio.edits import TAKEN_OUT, edited, flow, listed, read
 
@@ -179,7 +179,7 @@ def checked_scenario(text: str, folder: Path, place: StudioFolder) -> Scenario:
         raise ScenarioError(
             [f"{code}: code of your own is not loaded here; use 'diploee run'"]
         )
-    scenario = scenario_from_dict(data).beside(folder)
+    scenario = scenario_from_dict(data).with_folder(folder)
     roots = (place.folder, shipped_folder("scenarios").resolve())
     beside = [name for name in scenario.limits if name not in shipped("limits")]
     for name in (*input_files(scenario), *beside):
@@ -232,7 +232,7 @@ def opened(draft: Draft, place: StudioFolder) -> OpenedDraft:
             n: t if is_text.get(n) else read_value(t, SITE_KEY + n)
             for n, t in given.items()
         }
-        answers = checked(asked, SiteAnswers, lambda at: SITE_KEY + dotted(at))
+        answers = checked(asked, SiteAnswers, lambda at: SITE_KEY + dotted_key(at))
         name = dict(edits).get("name") or "my_site"
         if not _NAME.fullmatch(name):
             raise InputError(

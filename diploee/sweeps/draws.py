@@ -57,7 +57,7 @@ class _Numbers(Draw):
         return getattr(self, "low", None), getattr(self, "high", None)
 
     @model_validator(mode="after")
-    def _ordered(self) -> _Numbers:
+    def _check_order(self) -> _Numbers:
         low, high = self._bounds
         if low is not None and high is not None and low >= high:
             raise ValueError(f"low must be less than high, found {low:g} and {high:g}")
@@ -87,7 +87,7 @@ class _Numbers(Draw):
         if isinstance(base, list) and (self.each or self.apply != "set"):
             numbers = self.numbers(rng, len(base) if self.each else 1)
             changed = [
-                self._applied(value, float(numbers[k if self.each else 0]))
+                self._apply(value, float(numbers[k if self.each else 0]))
                 for k, value in enumerate(base)
             ]
             names = [str(k) for k in range(len(base))] if self.each else [""]
@@ -104,14 +104,14 @@ class _Numbers(Draw):
 
         An integer, such as a number of nodes, stays an integer.
         """
-        applied = self._applied(base, number)
+        applied = self._apply(base, number)
         return (
             round(applied)
             if isinstance(base, int) and not isinstance(base, bool)
             else applied
         )
 
-    def _applied(self, base: Any, number: float) -> float:
+    def _apply(self, base: Any, number: float) -> float:
         if self.apply == "set":
             return number
         if not is_plain_number(base):

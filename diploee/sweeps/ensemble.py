@@ -140,7 +140,7 @@ def spread(values: Float64Array, accuracy: float) -> _MetricSpread:
     n, mean, std = values.size, float(values.mean()), float(values.std(ddof=1))
     p5, p50, p95 = (float(p) for p in np.percentile(values, PERCENTS))
     supported = n >= MIN_RUNS
-    of_mean = float(_student(n) * std / np.sqrt(n) / abs(mean)) if mean else None
+    of_mean = float(_t_half_width(n) * std / np.sqrt(n) / abs(mean)) if mean else None
     return _MetricSpread(
         n,
         mean,
@@ -155,7 +155,7 @@ def spread(values: Float64Array, accuracy: float) -> _MetricSpread:
     )
 
 
-def _student(n: int) -> float:
+def _t_half_width(n: int) -> float:
     """Return the half-width of a mean's 95 % interval, in standard errors."""
     from scipy.special import stdtrit  # that of scipy.stats takes a millisecond
 
@@ -164,7 +164,7 @@ def _student(n: int) -> float:
 
 def _seeds_for_mean(relative_std: float, accuracy: float) -> int:
     n = max(2, ceil((Z_95 * relative_std / accuracy) ** 2))
-    while n < MANY and _student(n) * relative_std > accuracy * n**0.5:
+    while n < MANY and _t_half_width(n) * relative_std > accuracy * n**0.5:
         n += 1
     return n
 

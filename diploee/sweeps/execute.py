@@ -29,14 +29,14 @@ from diploee.sweeps.local import run_locally
 from diploee.sweeps.record import (
     SUMMARY_FILE,
     SWEEP_FILE,
+    folder_version,
     json_bytes,
     read_results,
     summary_table,
     sweep_content,
     table_bytes,
-    version_of,
 )
-from diploee.sweeps.store import claimed, sweep_folder, write_file
+from diploee.sweeps.store import lock_folder, sweep_folder, write_file
 from diploee.sweeps.task import Executor, Outcome, RunTask, in_process
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def run_sweep(
     runs = expand(sweep, ProfileLibrary.open(*folders), max_runs)
     target = str(out) if out is not None else f"sweeps/{sweep.name}"
     folder = sweep_folder(target)
-    with claimed(folder):
+    with lock_folder(folder):
         results = read_results(folder, (run.run for run in runs), sweep.spec.keep)
         missing = {
             run.run: RunTask(
@@ -161,7 +161,7 @@ def run_sweep(
         outcomes = executor(tasks) if tasks else iter(())
         with ExitStack() as stack:
             stack.callback(_close, outcomes)
-            before, now = version_of(folder), full_version()
+            before, now = folder_version(folder), full_version()
             if tasks and before not in (None, now):
                 progress.tell(
                     f"{target}: begun with diploee {before}, this is {now}; what that "
@@ -172,7 +172,7 @@ def run_sweep(
             except (OutputError, OutputExistsError) as error:
                 raise type(error)(f"{error}; nothing was run") from error
             try:
-                _do(tasks, len(runs), outcomes, ended, progress)
+                _execute_runs(tasks, len(runs), outcomes, ended, progress)
             finally:  # an interrupt also leaves a summary of what there is
                 results |= read_results(
                     folder, (task.run for task in tasks), sweep.spec.keep
@@ -198,7 +198,7 @@ def _close(outcomes: Iterator[Outcome]) -> None:
     close()
 
 
-def _do(
+def _execute_runs(
     tasks: Sequence[RunTask],
     n_runs: int,
     outcomes: Iterator[Outcome],

@@ -24,13 +24,13 @@ from diploee.loads.jobs.streams import JobStreams
 from diploee.profiles.library import ProfileLibrary
 from diploee.runs.folder import SCHEMA_VERSION
 from diploee.scenario.loading import (
-    as_described,
     get_value,
     scenario_from_dict,
+    with_set_keys,
     with_value,
 )
 from diploee.scenario.models import Scenario
-from diploee.scenario.yaml_lines import dotted
+from diploee.scenario.yaml_lines import dotted_key
 from diploee.simulation.own_parts import Known, OwnPart, own_parts
 from diploee.simulation.prepared import settle
 from diploee.sweeps.loading import Sweep
@@ -100,11 +100,11 @@ def expand(
             data = with_value(data, key, value, partial(sweep.where, key_path))
         for seed in seeds:
             try:
-                of_seed, drawn, keys = _drawn(sweep, data, seed, unset)
+                of_seed, drawn, keys = _draw_values(sweep, data, seed, unset)
                 keyed = (*sweep.spec.set, *changes, *sweep.spec.draw)
-                of_seed = as_described({**of_seed, "seed": seed}, unset, keyed)
+                of_seed = with_set_keys({**of_seed, "seed": seed}, unset, keyed)
                 where = partial(_where, sweep, of_seed, changes)
-                scenario = scenario_from_dict(of_seed, where).beside(folder)
+                scenario = scenario_from_dict(of_seed, where).with_folder(folder)
                 inputs = reader.load(scenario, library)
                 own = own_parts_of(scenario, inputs, known)
                 name = run_hash(scenario, inputs, own)[:NAME_DIGITS]
@@ -135,12 +135,12 @@ def _where(
     places |= {key: of_axis for key, (of_axis, _) in changes.items()}
     places |= {key: ("draw", key) for key in sweep.spec.draw}
     for depth in range(len(key_path), 0, -1):
-        result = places.get(dotted(key_path[:depth]))
+        result = places.get(dotted_key(key_path[:depth]))
         if result is not None:
             return sweep.where(result)
     values = [f"{key} = {shown(get_value(data, key))}" for key in changes]
     at = f" (where {', '.join(values)})" if values else ""
-    return f"{sweep.source} {dotted(key_path)}{at}"
+    return f"{sweep.source} {dotted_key(key_path)}{at}"
 
 
 def _points(
@@ -213,7 +213,7 @@ def axis_columns(axes: Sequence[SweepAxis]) -> list[str]:
     return list(columns)
 
 
-def _drawn(
+def _draw_values(
     sweep: Sweep, data: dict[str, Any], seed: int, base: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, float], dict[str, str]]:
     """Return the data with a seed's draws, the drawn numbers and their keys."""

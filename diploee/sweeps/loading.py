@@ -20,7 +20,7 @@ from diploee.importers.inputs import InputReader
 from diploee.profiles.library import ProfileLibrary
 from diploee.scenario.loading import load_scenario
 from diploee.scenario.models import Scenario
-from diploee.scenario.yaml_lines import load_yaml_with_lines, located
+from diploee.scenario.yaml_lines import key_location, load_yaml_with_lines
 from diploee.simulation.prepared import settle
 from diploee.sweeps.draws import Uniform
 from diploee.sweeps.spec import SweepSpec, spec_problems
@@ -44,7 +44,7 @@ class Sweep(Brief):
 
     def where(self, key_path: KeyPath) -> str:
         """Return the label of a key of the sweep file, ``sizes.yaml:7 axes.0.grid``."""
-        return located(self.source, self.lines, key_path)
+        return key_location(self.source, self.lines, key_path)
 
 
 def load_sweep(name_or_path: str | Path) -> Sweep:
@@ -94,8 +94,8 @@ def sweep_from_dict(
         With one line for each problem.
     """
     source, lines = source or name, lines or {}
-    spec = checked(data, SweepSpec, partial(located, source, lines))
-    base = _base(spec.base, folder or Path(), located(source, lines, ("base",)))
+    spec = checked(data, SweepSpec, partial(key_location, source, lines))
+    base = _base(spec.base, folder or Path(), key_location(source, lines, ("base",)))
     sweep = Sweep(name, spec, base, source, lines)
     if problems := list(islice(spec_problems(spec), MAX_PROBLEMS + 1)):
         raise ScenarioError(
@@ -155,10 +155,10 @@ def load_ensemble(
     if accuracy is not None:
         data["accuracy"] = accuracy
     sweep = sweep_from_dict(data, name, folder, source, lines)
-    return _drawing_assumed(sweep, profiles) if assumed else sweep
+    return _with_assumed_draws(sweep, profiles) if assumed else sweep
 
 
-def _drawing_assumed(sweep: Sweep, profiles: Sequence[str]) -> Sweep:
+def _with_assumed_draws(sweep: Sweep, profiles: Sequence[str]) -> Sweep:
     """Return a sweep of the resolved site that draws assumed values."""
     keys, base = sweep.base.ranges(given=False), sweep.base
     if not keys:

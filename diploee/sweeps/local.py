@@ -86,7 +86,7 @@ def _text(path: Path) -> str:
         return ""
 
 
-def most_at_once(
+def max_parallel_runs(
     tasks: Sequence[RunTask], n_workers: int, free_mb: float | None
 ) -> int:
     """Return the number of runs that fit in the free memory [MB].
@@ -125,7 +125,10 @@ def run_locally(tasks: Sequence[RunTask], n_workers: int) -> Iterator[Outcome]:
 
 
 def _run_locally(tasks: Sequence[RunTask], n_workers: int) -> Iterator[Outcome]:
-    waiting, n_workers = list(tasks), most_at_once(tasks, n_workers, available_mb())
+    waiting, n_workers = (
+        list(tasks),
+        max_parallel_runs(tasks, n_workers, available_mb()),
+    )
     n_under_way = 2 * n_workers + 1  # with those that the pool has fetched ahead
     while waiting:
         waiting, _ = yield from _in_pool(waiting, n_workers)
@@ -167,13 +170,13 @@ def _in_pool(
     Returns the runs lost with a dead worker, and its exit code.
     """
     workers = _Workers()
-    pool = ProcessPoolExecutor(n_workers, workers, _begin)
+    pool = ProcessPoolExecutor(n_workers, workers, _init_worker)
     futures: dict[Future[Outcome], RunTask] = {}
     done = set()
     try:
         # One that died as others were started
         with suppress(BrokenProcessPool, OSError):
-            with _interrupts_held(), _caller_left_out():
+            with _delay_interrupts(), _without_main_script():
                 for task in tasks:
                     futures[pool.submit(run_task, task)] = task
             for future in as_completed(futures):
@@ -191,7 +194,7 @@ def _in_pool(
 
 
 @contextmanager
-def _interrupts_held() -> Iterator[None]:
+def _delay_interrupts() -> Iterator[None]:
     """Delay interrupts until a process has started completely.
 
     The new process inherits the blocked signals.
@@ -208,7 +211,7 @@ def _interrupts_held() -> Iterator[None]:
 
 
 @contextmanager
-def _caller_left_out() -> Iterator[None]:
+def _without_main_script() -> Iterator[None]:
     """Start processes that do not import the calling script again.
 
     They do not need it. Otherwise a script with a sweep would have to check whether it
@@ -221,7 +224,7 @@ def _caller_left_out() -> Iterator[None]:
         sys.modules["__main__"] = caller
 
 
-def _begin() -> None:
+def _init_worker() -> None:
     """Initialize a worker process, which ends with its parent process."""
     # Ctrl-C reaches all; the parent decides
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -229,12 +232,12 @@ def _begin() -> None:
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _INTERRUPTS)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _keep_freed_memory()
+    _reuse_freed_memory()
     if not sys.warnoptions:
         warnings.simplefilter("ignore")  # as in the process that the user started
 
 
-def _keep_freed_memory() -> None:
+def _reuse_freed_memory() -> None:
     """Let the allocator reuse the memory of one run for the next.
 
     Otherwise the pages of large arrays would be mapped and zeroed anew for every run;

@@ -68,7 +68,7 @@ def write_record(folder: Path, run: str, keep: Keep) -> None:
     write_json(folder / RECORD_FILE, record.model_dump(mode="json"))
 
 
-def warnings_of(run: Path, keep: Keep) -> list[str] | None:
+def read_warnings(run: Path, keep: Keep) -> list[str] | None:
     """Return a run's warnings, or None if a file of `keep` is truncated or missing."""
     try:
         sizes = {p.name: p.stat().st_size for p in run.iterdir() if p.is_file()}
@@ -138,7 +138,7 @@ def read_results(folder: Path, runs: Iterable[str], keep: Keep) -> dict[str, Res
 
     def read(run: str) -> tuple[str, Result | None]:
         try:
-            warnings = warnings_of(folder / RUNS / run, keep)
+            warnings = read_warnings(folder / RUNS / run, keep)
             if warnings is None:
                 return run, None
             content = read_file(folder / RUNS / run / METRICS_FILE)
@@ -151,7 +151,7 @@ def read_results(folder: Path, runs: Iterable[str], keep: Keep) -> dict[str, Res
     return {run: result for run, result in map(read, wanted) if result is not None}
 
 
-def version_of(folder: Path) -> str | None:
+def folder_version(folder: Path) -> str | None:
     """Return the version of diploee that last wrote a sweep's folder.
 
     None if the folder has no sweep. Raises `InputError` if it contains files that a
@@ -176,9 +176,7 @@ def version_of(folder: Path) -> str | None:
     return None
 
 
-def _status_of(
-    run: str, results: Mapping[str, Result], failed: Mapping[str, str]
-) -> str:
+def _status(run: str, results: Mapping[str, Result], failed: Mapping[str, str]) -> str:
     """Return the status ``finished``, ``failed`` or ``pending``."""
     return "finished" if run in results else "failed" if run in failed else "pending"
 
@@ -202,7 +200,7 @@ def summary_table(
     for name in dict.fromkeys(name for run in runs for name in run.drawn):
         columns[name] = pa.array([run.drawn.get(name) for run in runs], pa.float64())
     columns["seed"] = pa.array([run.seed for run in runs], pa.int64())
-    columns["status"] = pa.array([_status_of(run.run, results, failed) for run in runs])
+    columns["status"] = pa.array([_status(run.run, results, failed) for run in runs])
     columns["folder"] = pa.array(
         [f"{RUNS}/{run.run}" if run.run in results else None for run in runs],
         pa.string(),
@@ -293,7 +291,7 @@ def sweep_content(
                 "settings": run.settings,
                 "seed": run.seed,
                 "scenario_sha256": run.scenario.sha256(),
-                "status": _status_of(run.run, results, failed),
+                "status": _status(run.run, results, failed),
                 **({"error": failed[run.run]} if run.run in failed else {}),
                 **(
                     {"warnings": list(results[run.run].warnings)}

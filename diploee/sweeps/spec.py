@@ -205,16 +205,19 @@ def _overlaps(spec: SweepSpec) -> Iterator[Problem]:
         if key in seen:
             yield (
                 key_path,
-                f"two axes on one key, the other at {_shown(seen[key])}; remove one",
+                (
+                    f"two axes on one key, the other at {_format_key(seen[key])}; "
+                    "remove one"
+                ),
             )
-        groups = groups_of(key)
+        groups = parent_keys(key)
         others = [group for group in groups if group in seen]
         for other in [*others, within[key]] if key in within else others:
             yield (
                 key_path,
                 (
-                    f"overlaps '{other}' at {_shown(seen[other])}: one would undo the "
-                    "other"
+                    f"overlaps '{other}' at {_format_key(seen[other])}: one would undo "
+                    "the other"
                 ),
             )
         if key in spec.set:
@@ -226,12 +229,12 @@ def _overlaps(spec: SweepSpec) -> Iterator[Problem]:
         within |= dict.fromkeys(groups, key)
 
 
-def groups_of(key: str) -> list[str]:
+def parent_keys(key: str) -> list[str]:
     """Return the parent keys of a dotted key, ``a``, ``a.b`` of ``a.b.c``."""
     return [key[:end] for end, sign in enumerate(key) if sign == "."]
 
 
-def _shown(key_path: KeyPath) -> str:
+def _format_key(key_path: KeyPath) -> str:
     return (
         ".".join(map(str, key_path[:2])) if key_path[0] == "axes" else str(key_path[0])
     )

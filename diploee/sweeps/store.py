@@ -55,7 +55,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 @contextmanager
-def claimed(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Lock a folder against other sweeps until the process ends.
 
     Removes the leftovers of dead workers, and at exit a newly created folder that is

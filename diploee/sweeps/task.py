@@ -24,7 +24,7 @@ from diploee.scenario.models import Scenario
 from diploee.schedule.schedule import Engine
 from diploee.simulation.own_parts import Known, OwnPart
 from diploee.sweeps.expand import NAME_DIGITS, own_parts_of, run_hash
-from diploee.sweeps.record import SHAPE_FILE, load_shape, warnings_of, write_record
+from diploee.sweeps.record import SHAPE_FILE, load_shape, read_warnings, write_record
 from diploee.sweeps.spec import KEPT_FILES, Keep
 from diploee.sweeps.store import RUN_OF_SWEEP, RUNS
 
@@ -101,7 +101,7 @@ class SweepWorker:
 
     def _complete(self, task: RunTask) -> None:
         place = Path(task.target, RUNS, task.run)
-        if warnings_of(place, task.keep) is not None:
+        if read_warnings(place, task.keep) is not None:
             return
         if self._library is None or self._library[0] != task.profiles:
             self._library = task.profiles, ProfileLibrary.open(*task.profiles)

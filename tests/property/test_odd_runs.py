@@ -96,7 +96,7 @@ def scenario_in(folder: Path, data: dict[str, Any]) -> Scenario:
         rows = [f"{k},{at},{at},3600,2" for k in range(n_jobs)]
         lines = ["job_id,submit_time,start_time,duration_s,n_nodes", *rows, ""]
         (folder / f"{n_jobs}.csv").write_text("\n".join(lines), "utf-8")
-    return scenario_from_dict(data).beside(folder)
+    return scenario_from_dict(data).with_folder(folder)
 
 
 def made_of(run: Run, folder: Path) -> Iterator[Callable[[], object]]:

@@ -15,7 +15,7 @@ from diploee.loads.jobs.class_rules import UNMATCHED, assign_classes, nearest_n_
 from diploee.loads.jobs.job_log import JobRecords
 from diploee.profiles.library import ProfileLibrary
 from diploee.scenario.log_replay import ClassRule
-from diploee.scenario.yaml_lines import load_yaml_with_lines, located
+from diploee.scenario.yaml_lines import key_location, load_yaml_with_lines
 
 MAX_CLASSES = 24
 """Classes of a fit; node counts that hold the least node time join their neighbours."""
@@ -32,7 +32,9 @@ def read_rules(path: Path | str) -> tuple[ClassRule, ...]:
     if not isinstance(data, list) or not data:
         raise ScenarioError([f"{path}:1: expected {such_as}, found {shown(data)}"])
     return checked(
-        data, tuple[ClassRule, ...], lambda at: located(path, lines, (*prefix, *at))
+        data,
+        tuple[ClassRule, ...],
+        lambda at: key_location(path, lines, (*prefix, *at)),
     )
 
 

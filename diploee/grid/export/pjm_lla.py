@@ -19,7 +19,7 @@ from diploee.base.units import W_PER_MW
 from diploee.facility.base import POWER
 from diploee.grid.export.base import ExportRequest, WrittenFiles
 from diploee.grid.export.text import in_mw
-from diploee.metrics.demand import rated_of
+from diploee.metrics.demand import rated_power
 from diploee.scenario.models import Scenario
 
 PLACE = ("ZONENAME", "AREANAME")
@@ -36,7 +36,7 @@ def write_pjm_lla(request: ExportRequest) -> WrittenFiles:
     if is_at_meter and facility.nodes_power_w:
         # ASSUMPTION [J]: the rated power of a step is the site's in the ratio of the
         # ratings.
-        rated_mw, _ = rated_of(request.run.metrics, facility)
+        rated_mw, _ = rated_power(request.run.metrics, facility)
         added_w = added_w * (rated_mw * W_PER_MW / facility.nodes_power_w)
         ratings = "rated power where the demand is taken, of the nodes that stand, MW"
     years, phase_w = _yearly_peaks(request, steps_ms)

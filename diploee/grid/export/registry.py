@@ -387,7 +387,7 @@ def _describe_export(
     support = profile_support(recorded_readings(run.manifest))
     if support.readings[0].names and support.readings_hz < inf:
         notes.append(
-            support.folded
+            support.aliasing_reason
             or (
                 "the power profiles hold no oscillation above "
                 f"{support.readings_hz:g} Hz, whatever the step"

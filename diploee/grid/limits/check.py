@@ -174,10 +174,10 @@ class SeriesContext(Brief):
         clock, support = self.clock, self.support
         note = scope = ""
         if (
-            support.folded
+            support.aliasing_reason
             and span_ms / MS_PER_S < FOLDED_SAMPLES * support.readings[0].interval_s
         ):
-            raise NotAssessable(support.folded + UNFOLDED)
+            raise NotAssessable(support.aliasing_reason + UNFOLDED)
         if (
             between_points
             and span_ms < 2 * clock.step_ms
@@ -195,9 +195,9 @@ class SeriesContext(Brief):
                 f"{self.iteration_s:.3g} s{FINER}"
             )
         if support.is_interpolated(span_ms / MS_PER_S):
-            scope = f"a lower bound: {support.interpolation}"
+            scope = f"a lower bound: {support.interpolation_reason}"
         elif support.is_lower_bound(span_ms / MS_PER_S):
-            scope = support.smears
+            scope = support.smoothing_reason
         return Caveats(note, scope)
 
     def of_mean(self, span_ms: int) -> str:
@@ -207,7 +207,7 @@ class SeriesContext(Brief):
         """
         support = self.support
         is_whole = not support.is_interpolated(2 * span_ms / MS_PER_S)
-        return "" if is_whole else f"a lower bound: {support.interpolation}"
+        return "" if is_whole else f"a lower bound: {support.interpolation_reason}"
 
     def seen(self, band: Band) -> tuple[float, Caveats]:
         """Return up to where a band is seen [Hz], and what is to be said of that.
@@ -215,8 +215,8 @@ class SeriesContext(Brief):
         The scope is what this kind of model covers: the detail of profiles and 0.1 s.
         """
         support, step_s, text = self.support, self.clock.step_s, ""
-        if support.folded:
-            raise NotAssessable(support.folded + UNFOLDED)
+        if support.aliasing_reason:
+            raise NotAssessable(support.aliasing_reason + UNFOLDED)
         detail_hz = min(support.detail_hz, FLAGGED_STEPS / (PROFILE_STEP_MS / MS_PER_S))
         if band.low_hz >= detail_hz:
             raise NotModelled(f"nothing is modelled above {detail_hz:.3g} Hz")

@@ -16,7 +16,7 @@ from diploee.base.model import Kinds, Model, default
 from diploee.base.plain_data import checked
 from diploee.grid.limits.check import LimitSpec
 from diploee.scenario.models import Scenario
-from diploee.scenario.yaml_lines import load_yaml_with_lines, located
+from diploee.scenario.yaml_lines import key_location, load_yaml_with_lines
 
 K = TypeVar("K", bound=LimitSpec)
 
@@ -120,7 +120,7 @@ def load_limits(name_or_path: Path | str) -> Limits:
     """
     path = find_shipped("limits", name_or_path)
     data, lines = load_yaml_with_lines(path, "limits such as 'daily_energy_mwh: 100'")
-    return checked(data, Limits, partial(located, path, lines))
+    return checked(data, Limits, partial(key_location, path, lines))
 
 
 def limits_of(scenario: Scenario) -> list[Limits]:

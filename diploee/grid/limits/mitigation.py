@@ -51,7 +51,7 @@ from diploee.grid.limits.report import (
     limits_section,
 )
 from diploee.grid.limits.watch import needed_step_ms
-from diploee.metrics.demand import rated_of
+from diploee.metrics.demand import rated_power
 from diploee.runs.formatting import number_format
 from diploee.runs.reader import RunFolder
 from diploee.runs.sections import Section, SectionTable, Statistic
@@ -495,7 +495,7 @@ def _rounded(value: float, way: Callable[[float], float] = np.rint) -> float:
 def _supply(run: RunFolder, power_w: Float64Array) -> Supply:
     """Return the power of a run downstream of a battery, with its peak and rating."""
     scenario, power_w = run.scenario, as_stored(power_w)
-    facility, rated = scenario.facility, rated_of(run.metrics, scenario.facility)
+    facility, rated = scenario.facility, rated_power(run.metrics, scenario.facility)
     if not (facility.stages or facility.has_ac_power):
         rated = facility.supplied_power_w / W_PER_MW, "rated power at the meter"
     filled = -(-round(run.transient_h * MS_PER_H) // scenario.resolution_ms)

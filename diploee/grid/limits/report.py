@@ -42,9 +42,9 @@ from diploee.grid.limits.check import (
     named,
 )
 from diploee.grid.limits.file import LIMITS, Limits
-from diploee.metrics.attribution_text import cause_words, causes_of
+from diploee.metrics.attribution_text import cause_text, read_causes
 from diploee.metrics.changes import Key
-from diploee.metrics.demand import rated_of
+from diploee.metrics.demand import rated_power
 from diploee.metrics.spectral_bands import Support, profile_support, recorded_readings
 from diploee.runs.formatting import format_time
 from diploee.runs.reader import RunFolder
@@ -509,7 +509,7 @@ class CheckedSeries:
         """Return the results of the checks, with the causes of a run's metrics."""
         filling = f", without the first {transient_ms / MS_PER_H:.3g} h of filling up"
         causes = {
-            (key, time): cause_words(cause) for key, time, cause in causes_of(metrics)
+            (key, time): cause_text(cause) for key, time, cause in read_causes(metrics)
         }
         results, limits, clock = list[LimitResult](), self.limits, self._whole.clock
         unchecked, outside = (
@@ -573,7 +573,7 @@ def seen_by(
         supply = Supply(
             np.array([(run.metrics.get("power") or {}).get("min_mw", 0.0)]),
             (grid.get("peak") or {}).get("max_mw"),
-            rated_of(run.metrics, scenario.facility),
+            rated_power(run.metrics, scenario.facility),
         )
     return shown_at(
         scenario,

@@ -18,7 +18,7 @@ from diploee.base.errors import one_of
 from diploee.base.model import Model, default, document_fields, unset
 from diploee.base.plain_data import checked
 from diploee.base.units import whole_ms
-from diploee.scenario.yaml_lines import load_yaml_with_lines, located
+from diploee.scenario.yaml_lines import key_location, load_yaml_with_lines
 
 BatchSize = Annotated[int, Field(gt=0, strict=True)]
 """Sequences served at once: a server's limit of concurrent requests, ``max_num_seqs``."""  # noqa: E501
@@ -180,4 +180,4 @@ def load_specs(path: Path | str) -> tuple[InferenceModelSpec, ...]:
         allowed.
     """
     data, lines = load_yaml_with_lines(Path(path), "a list 'models:'")
-    return checked(data, _SpecsFile, partial(located, Path(path), lines)).models
+    return checked(data, _SpecsFile, partial(key_location, Path(path), lines)).models

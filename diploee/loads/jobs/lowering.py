@@ -21,7 +21,7 @@ from diploee.base.tables import (
     concat,
     repeated,
 )
-from diploee.power.segments import Segments, owner_of_jobs, slots_of
+from diploee.power.segments import Segments, node_slots, owner_of_jobs
 from diploee.profiles.flat import FLAT_ID, FLAT_POWER_W
 from diploee.profiles.library import ProfileLibrary
 from diploee.profiles.looping import find_phases, played_sections
@@ -74,7 +74,7 @@ def pieces_of_jobs(
         jobs = jobs.take(rows)
     startup_ms = jobs.startup_ms.astype(np.int64)
     play_ms = jobs.duration_ms - startup_ms
-    n_nodes = jobs.n_nodes / slots_of(facility)[jobs.pool_id]
+    n_nodes = jobs.n_nodes / node_slots(facility)[jobs.pool_id]
     weight = n_nodes / profile_n_nodes[jobs.profile_id] * jobs.power_factor
     synchronous = jobs.synchronous_id > 0
     as_it_is = ~synchronous & (play_ms == duration_ms[jobs.profile_id])

@@ -20,7 +20,7 @@ from diploee.base.rng import named_rng
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import HOURS_PER_DAY, HOURS_PER_WEEK, MONTHS_PER_YEAR, MS_PER_H
 from diploee.scenario.pools import InstalledNodes
-from diploee.scenario.times import Calendar, WeekToWeek, holidays_of
+from diploee.scenario.times import Calendar, WeekToWeek, public_holidays
 
 EPOCH_HOUR_OF_WEEK = 3 * HOURS_PER_DAY
 """1970-01-01 00:00 was on a Thursday, day 3 of a week that starts on Monday."""
@@ -333,7 +333,7 @@ def _of_week(calendar: Calendar, hours: Int64Array) -> Float64Array:
         )
         as_day = calendar.holiday_weekday * HOURS_PER_DAY + hours % HOURS_PER_DAY
         hour = np.where(
-            np.isin(days, holidays_of(calendar.holidays, first, last)), as_day, hour
+            np.isin(days, public_holidays(calendar.holidays, first, last)), as_day, hour
         )
     return np.array(calendar.week_weights())[hour]
 

@@ -55,7 +55,7 @@ from diploee.profiles.iterations import MAX_SIGMAS, loop_of_iterations
 from diploee.profiles.profile import PowerBoundary, PowerProfile
 from diploee.scenario.job_streams import JobClass, JobStream, PowerSmoothing
 from diploee.scenario.synchronous import MAX_LED, SynchronousJob
-from diploee.scenario.times import end_of
+from diploee.scenario.times import end_date
 from diploee.schedule.job_table import DRAW_MS, JobTable
 
 N_LOOPS = 3
@@ -664,7 +664,7 @@ class SynchronousJobs(JobSource):
                 next_ms = clock.wall.time_ms(spec.submit)
             elif spec.submit_after is not None:
                 next_ms = (
-                    end_of(clock.start, spec.submit_after) - clock.start
+                    end_date(clock.start, spec.submit_after) - clock.start
                 ) // timedelta(milliseconds=1)
             if next_ms >= clock.horizon_ms:
                 continue

@@ -281,7 +281,7 @@ def request_rates(
             if spec.has_own_replays
             else rates
         )
-    fluctuation = spec.fluctuating
+    fluctuation = spec.active_fluctuation
     spacing_s = _node_spacing_s(fluctuation.correlation_time_s if fluctuation else None)
     drawn_ms = _random_nodes_ms(clock, seed, name, spacing_s)
     standing = scenario.facility.pools[spec.pool].standing(clock)

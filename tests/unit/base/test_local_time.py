@@ -233,7 +233,7 @@ def submissions_ms(
     (folder / "jobs.csv").write_text(text, "utf-8")
     replay = {"log": "jobs.csv", "rules": [{"workload": "tune"}], **keys}
     streams = {"logged": {"pool": "main", "replay": replay}}
-    scenario = tiny_scenario({**site, "streams": streams}).beside(folder)
+    scenario = tiny_scenario({**site, "streams": streams}).with_folder(folder)
     return generate_jobs(scenario, tiny_library()).jobs.submit_ms.tolist()
 
 

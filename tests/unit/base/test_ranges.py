@@ -15,7 +15,7 @@ from diploee.base.model import Kinds
 from diploee.facility import STAGES
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
 from diploee.scenario.loading import get_value, with_value
-from diploee.scenario.yaml_lines import dotted
+from diploee.scenario.yaml_lines import dotted_key
 
 NO_DEFAULT_ASSUMED = {
     "RecurringTraining.gpu_idle_power_w": "worked out from other keys where absent",
@@ -99,6 +99,6 @@ def test_a_shipped_scenario_allows_both_ends_of_all_its_ranges(name: str) -> Non
             is_whole = isinstance(get_value(plain, key), int)
             value = round(within[end]) if is_whole else within[end]
             data = with_value(data, key, value, str)
-        changed = scenario_from_dict(data, dotted).beside(scenario.folder)
+        changed = scenario_from_dict(data, dotted_key).with_folder(scenario.folder)
         for key in changed.ranges():  # those whose default is this end
             assert get_value(plain, key) == found[key][end]

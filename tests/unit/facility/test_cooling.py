@@ -426,7 +426,7 @@ def test_a_run_names_its_weather_file_and_warns_of_what_the_model_does_not_hold(
         "facility.weather": {"kind": "file", "path": "hot.epw"},
         "facility.stages": [plant],
     }
-    scenario = tiny_site(**keys).beside(tmp_path)
+    scenario = tiny_site(**keys).with_folder(tmp_path)
     run = simulate(scenario, tmp_path / "run", library=tiny_library())
     assert run.metrics["cooling"]["clamped_h"] == pytest.approx(26)
     words = "outside the model's range in 26 h"
@@ -434,7 +434,7 @@ def test_a_run_names_its_weather_file_and_warns_of_what_the_model_does_not_hold(
     assert set(run.manifest["input_files"]) == {"hot.epw"}
     assert run.manifest["versions"]["pvlib"]
     overheated = {"kind": "wse", "design_heat_mw": 1e-6}
-    hot = tiny_site(**{**keys, "facility.stages": [overheated]}).beside(tmp_path)
+    hot = tiny_site(**{**keys, "facility.stages": [overheated]}).with_folder(tmp_path)
     run = simulate(hot, tmp_path / "hot", library=tiny_library())
     words = "cooling: the load is above its rating in 26 h"
     assert any(words in line for line in run.manifest["warnings"])

@@ -177,7 +177,7 @@ def site(folder: Path, *stages: Any, **changes: Any) -> Any:
             "streams.training.target_utilization": 0.002,
             **changes,
         }
-    ).beside(folder)
+    ).with_folder(folder)
 
 
 SOLAR = {"kind": "solar", "dc_mw": 1.5}

@@ -19,7 +19,7 @@ from diploee.cli.display import show_run
 from diploee.facility import STAGES, Block, StageSpec
 from diploee.facility.base import POWER
 from diploee.grid.limits import Limits, check_limits
-from diploee.metrics.attribution_text import cause_words
+from diploee.metrics.attribution_text import cause_text
 from diploee.reports.build import build_report
 from diploee.reports.data import read_run
 from diploee.reports.datasheet import data_sheet
@@ -186,7 +186,7 @@ def test_a_cause_names_the_source_and_its_sign(tmp_path: Path) -> None:
         cause = ramps[300.0][way]["cause"]
         (part,) = (part for part in cause["parts"] if part.get("of") == "turbine")
         assert part["mw"] == pytest.approx(sign, abs=1e-9)
-        assert cause_words(cause).startswith(f"stage turbine {sign:+.2f} MW")
+        assert cause_text(cause).startswith(f"stage turbine {sign:+.2f} MW")
 
 
 def test_power_that_is_exported_is_counted_and_survives_everything(

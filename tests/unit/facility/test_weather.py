@@ -287,7 +287,7 @@ def test_a_weather_file_is_an_input_of_the_run(tmp_path: Path) -> None:
     keys = {"kind": "file", "path": "w.epw", "actual_year": True}
     scenario = tiny_scenario(
         {"facility.weather": keys, "facility.utc_offset": "-07:00"}
-    ).beside(tmp_path)
+    ).with_folder(tmp_path)
     assert input_files(scenario) == ("w.epw",)
     reader = InputReader()
     inputs = reader.load(scenario)
@@ -311,7 +311,7 @@ def test_the_year_of_a_weather_file_holds_all_of_its_hours_whatever_is_run(
         {"start": "2018-12-31", "duration": "1 h", "facility.utc_offset": "-07:00"},
         {"start": "2020-02-28", "facility.time_zone": "America/Denver"},
     ):
-        inputs = load_inputs(tiny_scenario(weather | changes).beside(tmp_path))
+        inputs = load_inputs(tiny_scenario(weather | changes).with_folder(tmp_path))
         assert inputs.weather_year is not None
         years.append(inputs.weather_year)
     for year in years:

@@ -25,9 +25,9 @@ from diploee.facility import Block
 from diploee.metrics.attribution import calendar_change
 from diploee.metrics.attribution_text import (
     cause_lines,
-    cause_words,
-    causes_of,
-    event_words,
+    cause_text,
+    event_label,
+    read_causes,
 )
 from diploee.profiles import ProfileLibrary
 from diploee.reports.run_sections import run_sections
@@ -85,7 +85,7 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def causes(run: Run) -> dict[tuple[str, float, str], dict[str, Any]]:
-    return {key: dict(cause) for key, _, cause in causes_of(run.metrics)}
+    return {key: dict(cause) for key, _, cause in read_causes(run.metrics)}
 
 
 def parts(cause: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
@@ -101,7 +101,7 @@ def assert_lines_explain(cause: dict[str, Any]) -> None:
     assert sum(net_mw) + rest_mw == pytest.approx(change_mw, rel=1e-6, abs=1e-12)
     assert abs(rest_mw) <= 0.1 * abs(change_mw) + 1e-12
     assert all(mw * change_mw >= 0 for mw in net_mw[:1])
-    words = cause_words(cause)
+    words = cause_text(cause)
     assert "unexplained" not in words
     if change_mw and (first := re.search(r" ([+-])\d", words)):
         assert float(f"{first[1]}1") * change_mw > 0, words
@@ -146,7 +146,7 @@ def test_jobs_that_end_together_are_the_cause_of_the_drop(together: Run) -> None
     assert (started["count"], started["mw"]) == (20, pytest.approx(0.032))
     ran_on = parts(found["ramps", 60.0, "up"])["training", "jobs ran on"]
     assert (ran_on["count"], ran_on["mw"]) == (1, pytest.approx(0))
-    words = cause_words(found["ramps", 60.0, "down"])
+    words = cause_text(found["ramps", 60.0, "down"])
     assert words == "stream training -32.0 kW (20 jobs ended)"
 
 
@@ -160,7 +160,7 @@ def test_jobs_that_start_and_end_together_are_one_net_change(tmp_path: Path) -> 
     assert line.net_mw == pytest.approx(cause["change_mw"])
     assert rest_mw == pytest.approx(0, abs=1e-12)
     words = "stream training -12.8 kW (20 jobs ended -32.0, 12 jobs started +19.2)"
-    assert cause_words(cause) == words
+    assert cause_text(cause) == words
 
 
 def test_what_opposes_an_event_follows_it_with_its_own_calendar_alone() -> None:
@@ -173,7 +173,7 @@ def test_what_opposes_an_event_follows_it_with_its_own_calendar_alone() -> None:
         {"of": "a", "pool": "main", "change": 1.5, "mw": 4.0},
         {"of": "b", "pool": "main", "change": 0.3, "mw": 1.0},
     ]
-    assert cause_words({"change_mw": -2.0, "parts": parts, "calendar": calendar}) == (
+    assert cause_text({"change_mw": -2.0, "parts": parts, "calendar": calendar}) == (
         "stream b -4.00 MW (8 jobs ended), stream c -3.00 MW (7 jobs ended); against "
         "it stream a +5.00 MW (9 jobs started, the calendar rose by 150%: +4.00)"
     )
@@ -182,7 +182,7 @@ def test_what_opposes_an_event_follows_it_with_its_own_calendar_alone() -> None:
 def test_an_event_that_its_parts_leave_open_is_unexplained() -> None:
     part = {"of": "a", "pool": "main", "what": "jobs started", "mw": 6.0, "count": 9}
     words = "40% unexplained; stream a +6.00 MW (9 jobs started); the rest +4.00 MW"
-    assert cause_words({"change_mw": 10.0, "parts": [part]}) == words
+    assert cause_text({"change_mw": 10.0, "parts": [part]}) == words
 
 
 KINDS = ["jobs started", "jobs ended", "instances", "stage", "idle nodes"]
@@ -229,7 +229,7 @@ def test_stages_of_a_user_are_parts_by_their_names(tmp_path: Path) -> None:
     of = parts(cause)
     assert of["Ballast 1", "stage"]["mw"] == pytest.approx(-0.0032)
     assert of["Ballast 2", "stage"]["mw"] == pytest.approx(-0.00352)
-    assert "stage Ballast 2 -3.5 kW" in cause_words(cause)
+    assert "stage Ballast 2 -3.5 kW" in cause_text(cause)
 
 
 def test_the_peak_is_split_over_streams_and_idle_nodes_beside_their_means(
@@ -252,12 +252,12 @@ def test_what_the_stages_add_to_an_event_is_a_part_of_its_own(tmp_path: Path) ->
     assert drop["training", "jobs ended"]["mw"] == pytest.approx(-0.032)
     assert drop["constant_loss", "stage"]["mw"] == pytest.approx(-0.032 / 4)
     assert drop["auxiliary_load", "stage"]["mw"] == 0
-    assert "stage constant_loss -8.0 kW" in cause_words(found["ramps", 60.0, "down"])
+    assert "stage constant_loss -8.0 kW" in cause_text(found["ramps", 60.0, "down"])
     peak = parts(found["peak", 10.0, ""])
     losses_mw = (21 * BUSY_W + 9 * IDLE_W) / 4e6 + 0.25e-3
     assert peak["constant_loss", "stage"]["mw"] == pytest.approx(losses_mw)
     assert peak["auxiliary_load", "stage"]["mw"] == pytest.approx(1e-3)
-    assert "stage constant_loss" in cause_words(found["peak", 10.0, ""])
+    assert "stage constant_loss" in cause_text(found["peak", 10.0, ""])
     assert ("", "node overhead") not in peak
 
 
@@ -298,10 +298,10 @@ def test_effect_of_the_queue_is_reported_beside_the_jobs(
     run = jobs_together(tmp_path, {"pools.main.n_nodes": 11})
     cause = causes(run)["ramps", 60.0, "up"]
     assert cause["queued_jobs"] == [0, 10]
-    assert cause_words(cause).endswith(
+    assert cause_text(cause).endswith(
         "+16.0 kW (10 jobs started); a queue of 10 jobs built up"
     )
-    emptied = cause_words({**cause, "queued_jobs": [10, 0]})
+    emptied = cause_text({**cause, "queued_jobs": [10, 0]})
     assert emptied.endswith("; the queue of 10 jobs emptied")
     assert "queued_jobs" not in causes(together)["ramps", 60.0, "up"]
 
@@ -343,7 +343,7 @@ def test_a_trace_that_doubles_starts_instances(tmp_path: Path) -> None:
     assert instances["instances"][1] == pytest.approx(11, rel=0.01)
     gross_mw = instances["started_mw"] + instances["stopped_mw"]
     assert gross_mw == pytest.approx(instances["mw"], rel=1e-9)
-    assert " instances started" in cause_words(cause)
+    assert " instances started" in cause_text(cause)
 
 
 def test_at_unchanged_rates_and_instances_all_of_a_service_is_noise(
@@ -360,7 +360,7 @@ def test_at_unchanged_rates_and_instances_all_of_a_service_is_noise(
         noise_mw = sum(part["mw"] for part in noise)
         assert noise_mw == pytest.approx(cause["change_mw"], rel=1e-6)
         assert np.abs(others_mw).max() < 1e-10
-        assert cause_words(cause).startswith("noise of serving samples ")
+        assert cause_text(cause).startswith("noise of serving samples ")
 
 
 def test_the_calendar_is_a_cause_where_it_moves_the_requests(tmp_path: Path) -> None:
@@ -372,7 +372,7 @@ def test_the_calendar_is_a_cause_where_it_moves_the_requests(tmp_path: Path) -> 
     change_mw = sum(entry["mw"] for entry in cause["calendar"])
     assert {entry["of"] for entry in cause["calendar"]} == {"coding", "conversation"}
     assert 0.4 < change_mw / cause["change_mw"] < 1.6
-    assert "the calendar rose by" in cause_words(cause)
+    assert "the calendar rose by" in cause_text(cause)
 
 
 def mixed(resolution: str) -> Scenario:
@@ -404,7 +404,7 @@ def test_the_calendar_of_jobs_is_a_cause_by_the_power_of_those_that_started(
     started = sum(of[owner, what]["mw"] for owner, what in of if "started" in what)
     assert told["change"] > 0.5
     assert 0 < told["mw"] <= started
-    assert "the calendar rose by" in cause_words(cause)
+    assert "the calendar rose by" in cause_text(cause)
 
 
 def test_a_calendar_that_falls_gives_less_power_and_falls_by_at_most_all(
@@ -439,7 +439,7 @@ def test_a_calendar_that_moves_from_nothing_or_to_it_is_reported_so() -> None:
         (double, "the calendar rose by 100%: +1.00"),
     ):
         cause = {"parts": [part | {"mw": told["mw"]}], "calendar": [told]}
-        assert words in cause_words(cause)
+        assert words in cause_text(cause)
 
 
 @pytest.mark.slow
@@ -490,5 +490,5 @@ def test_limits_and_sections_say_why(tmp_path: Path, together: Run) -> None:
 
 
 def test_a_run_of_an_older_version_has_no_causes() -> None:
-    assert list(causes_of({"power": {}})) == []
-    assert event_words(("zooms", 0.0, "peak")) == "event window: peak"
+    assert list(read_causes({"power": {}})) == []
+    assert event_label(("zooms", 0.0, "peak")) == "event window: peak"

@@ -146,7 +146,7 @@ def test_measure_from_outside_that_lacks_something_is_refused_by_name(
     metrics = (Metric("measures.own.most_mw", "MW", "most"),)
     monkeypatch.setattr(MEASURES, "by_name", {"own": RunMeasure("own", metrics, own)})
     with pytest.raises(InputError, match=f"^measure 'own':? {words}"):
-        GridMetrics(1_000, datetime(2018, 1, 1), rated_power_w=1e6).added()
+        GridMetrics(1_000, datetime(2018, 1, 1), rated_power_w=1e6).measures_block()
 
 
 @pytest.mark.parametrize(

@@ -27,15 +27,15 @@ from diploee.facility.point_of_interconnection import (
 )
 from diploee.grid.export import export_run
 from diploee.metrics.billing import (
-    beyond_free_share,
-    for_power_factor,
+    adjust_for_power_factor,
+    excess_reactive_demand,
     power_factor,
     ratchets,
 )
 from diploee.metrics.poi import PoiMetrics
 from diploee.power.blocks import AC_COLUMNS, POWER_COLUMNS
 from diploee.reports.build import build_report
-from diploee.simulation.size import scaled
+from diploee.simulation.size import scale_scenario
 
 COLUMNS = catalogue(
     POWER_COLUMNS, AC_COLUMNS, *(s.columns for s in STAGES.by_name.values())
@@ -267,10 +267,18 @@ def test_what_other_stages_take_is_a_part_of_its_own(tmp_path: Path) -> None:
 
 def test_rules_of_a_tariff() -> None:
     assert power_factor(3, -4) == 0.6 and power_factor(0, 0) is None
-    assert for_power_factor(100, 0.8, 0.95) == pytest.approx(118.75)
-    assert for_power_factor(100, 0.95, 0.95) == for_power_factor(100, None, 0.95) == 100
-    assert beyond_free_share(70, 100, 0.62) == pytest.approx(8)
-    assert beyond_free_share(-70, 100, 0.62) == beyond_free_share(62, 100, 0.62) == 0
+    assert adjust_for_power_factor(100, 0.8, 0.95) == pytest.approx(118.75)
+    assert (
+        adjust_for_power_factor(100, 0.95, 0.95)
+        == adjust_for_power_factor(100, None, 0.95)
+        == 100
+    )
+    assert excess_reactive_demand(70, 100, 0.62) == pytest.approx(8)
+    assert (
+        excess_reactive_demand(-70, 100, 0.62)
+        == excess_reactive_demand(62, 100, 0.62)
+        == 0
+    )
     assert power_factor(1, 0.62) == pytest.approx(0.85, abs=1e-3)
 
 
@@ -437,7 +445,7 @@ def test_a_site_in_another_size_has_its_contract_in_that_size() -> None:
     site = tiny_scenario(
         metered(contract_mva=2, billing={"contract_minimum_mw": 1, "ratchet": 0.8})
     )
-    (stage,) = scaled(site, 3).facility.stages
+    (stage,) = scale_scenario(site, 3).facility.stages
     assert isinstance(stage, PointOfInterconnectionSpec) and stage.billing is not None
     assert stage.contract_mva == 6
     assert (stage.billing.contract_minimum_mw, stage.billing.ratchet) == (3, 0.8)

@@ -20,14 +20,14 @@ from diploee.importers.inputs import load_inputs
 from diploee.loads.inputs import Inputs
 from diploee.scenario import Scenario, load_scenario
 from diploee.simulation.prepared import open_stages, settle
-from diploee.simulation.size import rated_at_meter_w, scaled, sized
+from diploee.simulation.size import rated_at_meter_w, resolve_size, scale_scenario
 
 
 def test_nodes_rates_and_ratings_grow_and_the_rest_stays() -> None:
     site = load_scenario(
         "mixed_11mw", ["facility.stages=[{kind: auxiliary_load, power_kw: 300}]"]
     )
-    large = scaled(site, 15.0)
+    large = scale_scenario(site, 15.0)
     for name, pool in site.facility.pools.items():
         assert large.facility.pools[name].n_nodes == 15 * pool.n_nodes
     assert large.facility.rated_power_w == pytest.approx(
@@ -46,9 +46,9 @@ def test_nodes_rates_and_ratings_grow_and_the_rest_stays() -> None:
 
 def test_once_scaled_site_is_not_scaled_again() -> None:
     site = tiny_scenario({"facility.size": {"nodes_factor": 2.0}})
-    once = sized(site)[0]
+    once = resolve_size(site)[0]
     assert once.facility.pools["main"].n_nodes == 24
-    assert sized(once)[0] is once
+    assert resolve_size(once)[0] is once
 
 
 def test_size_at_the_meter_is_what_all_nodes_draw_at_their_ratings() -> None:
@@ -56,7 +56,7 @@ def test_size_at_the_meter_is_what_all_nodes_draw_at_their_ratings() -> None:
         {"kind": "constant_loss", "loss_fraction": 0.1},
         {"kind": "auxiliary_load", "power_kw": 5.0},
     ]
-    site = sized(
+    site = resolve_size(
         tiny_scenario({"facility.stages": stages, "facility.size": {"poi_mw": 12.0}})
     )[0]
     full_w = site.facility.nodes_power_w / 0.9 + site.facility.stages[1].power_kw * 1e3  # type: ignore[attr-defined]
@@ -201,16 +201,18 @@ def test_size_counts_the_nodes_of_all_phases() -> None:
     phases = [{"since": day, "n_nodes": n} for day, n in since.items()]
     cooling = {"kind": "auxiliary_load", "design_share": 0.1}
     changes = {"facility.stages": [cooling], "facility.size": {"poi_mw": 1.0}}
-    whole = sized(tiny_scenario(changes))[0]
-    phased = sized(tiny_scenario(changes | {"facility.pools.main.phases": phases}))[0]
+    whole = resolve_size(tiny_scenario(changes))[0]
+    phased = resolve_size(
+        tiny_scenario(changes | {"facility.pools.main.phases": phases})
+    )[0]
     assert phased.facility.n_nodes == whole.facility.n_nodes
     assert phased.facility.pools["main"].phases[-1].n_nodes == whole.facility.n_nodes  # type: ignore[index]
 
 
 def test_size_at_the_meter_is_reached_with_a_stage_that_does_not_grow() -> None:
-    site = sized(tiny_scenario({"facility.size": {"poi_mw": 2.0}}), further=[OFFICES])[
-        0
-    ]
+    site = resolve_size(
+        tiny_scenario({"facility.size": {"poi_mw": 2.0}}), further=[OFFICES]
+    )[0]
     node_w = site.facility.node_type_of("main").rated_power_w
     assert site.facility.n_nodes == round(1.7e6 / node_w)
     assert rated_at_meter_w(site, further=[OFFICES]) == pytest.approx(2e6, abs=node_w)
@@ -244,7 +246,7 @@ def test_size_that_the_site_can_not_have_is_refused(
 ) -> None:
     site = tiny_scenario(changes | {"facility.size": size})
     with pytest.raises(InputError, match=words):
-        sized(site, further=further)
+        resolve_size(site, further=further)
 
 
 def test_validation_and_run_have_the_same_nodes_and_ratings(tmp_path: Path) -> None:
@@ -270,12 +272,12 @@ def test_cap_below_the_idle_power_of_the_site_in_its_size_is_refused(
     changes: dict[str, Any] = {
         "flexibility.signals.cap": {"file": "cap.csv", "utc_offset": "+00:00"}
     }
-    settle(*with_inputs(tiny_scenario(changes).beside(tmp_path)))
+    settle(*with_inputs(tiny_scenario(changes).with_folder(tmp_path)))
     changes |= {"facility.size": {"nodes_factor": 3}}
     with pytest.raises(
         InputError, match=r"cap\.csv: a cap of 0\.01 MW, .* the 0\.0144"
     ):
-        settle(*with_inputs(tiny_scenario(changes).beside(tmp_path)))
+        settle(*with_inputs(tiny_scenario(changes).with_folder(tmp_path)))
 
 
 def with_inputs(scenario: Scenario) -> tuple[Scenario, Inputs]:

@@ -9,7 +9,7 @@ import pytest
 from builders import tiny_data, tiny_scenario, write_scenario
 
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
-from diploee.scenario.times import end_of, parse_resolution_ms
+from diploee.scenario.times import end_date, parse_resolution_ms
 
 MS_PER_H = 3_600_000
 
@@ -37,7 +37,9 @@ def test_months_and_years_follow_the_calendar(
 
 def test_two_half_years_make_a_year() -> None:
     start = datetime(2020, 1, 1)
-    assert end_of(end_of(start, "6 months"), "6 months") == end_of(start, "1 year")
+    assert end_date(end_date(start, "6 months"), "6 months") == end_date(
+        start, "1 year"
+    )
 
 
 def test_a_resolution_is_a_number_and_a_unit() -> None:

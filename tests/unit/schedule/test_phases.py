@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diploee import Run, simulate
-from diploee.metrics.attribution_text import cause_words
+from diploee.metrics.attribution_text import cause_text
 from diploee.scenario import Pool
 from diploee.scenario.pools import InstalledNodes
 from diploee.schedule import ClusterView, StrictFifo
@@ -148,7 +148,7 @@ def test_step_of_idle_power_is_reported_as_installed_nodes(tmp_path: Path) -> No
     (added,) = (part for part in cause["parts"] if part["what"] == "nodes added")
     assert added["count"] == 5_000
     assert added["mw"] == pytest.approx(5_000 * 400 / 1e6)
-    assert "nodes added +2.00 MW (5,000 nodes)" in cause_words(cause)
+    assert "nodes added +2.00 MW (5,000 nodes)" in cause_text(cause)
 
 
 def test_ac_and_reactive_power_follow_the_nodes_that_stand(tmp_path: Path) -> None:

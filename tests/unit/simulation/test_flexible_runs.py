@@ -45,7 +45,7 @@ def run_of(tmp_path: Path) -> Runs:
     def of(
         name: str, data: dict[str, Any], library: ProfileLibrary, **options: Any
     ) -> Run:
-        scenario = scenario_from_dict(data).beside(tmp_path)
+        scenario = scenario_from_dict(data).with_folder(tmp_path)
         return diploee.simulate(scenario, tmp_path / name, library=library, **options)
 
     return of

@@ -15,7 +15,7 @@ from diploee.facility.base import SiteView
 from diploee.facility.constant_loss import ConstantLossSpec
 from diploee.metrics.flexibility import BASELINE
 from diploee.scenario import load_scenario, scenario_from_dict
-from diploee.simulation.size import scaled
+from diploee.simulation.size import scale_scenario
 
 OPENED: Counter[int] = Counter()
 """How often the stage was opened, by the time that it stands in [h]."""
@@ -73,9 +73,9 @@ def test_a_site_without_stages_is_not_rated_over_a_year(tmp_path: Path) -> None:
 
 def test_what_no_file_gave_is_not_given_after_a_site_has_grown() -> None:
     site = load_scenario("campus_100mw_synchronous")
-    large = scaled(site, 2.0)
+    large = scale_scenario(site, 2.0)
     assert large.ranges(given=False).keys() == site.ranges(given=False).keys()
-    assert large == scenario_from_dict(large.model_dump(mode="json")).beside(
+    assert large == scenario_from_dict(large.model_dump(mode="json")).with_folder(
         site.folder
     )
 
@@ -84,5 +84,5 @@ def test_what_no_file_gave_is_not_given_after_a_site_has_grown() -> None:
     "name", ["mixed_11mw", "colocation_10mw_poi_air", "replicas_under_a_cap"]
 )
 def test_a_grown_site_is_one_that_a_file_could_give(name: str) -> None:
-    large = scaled(load_scenario(name), 1.7).model_dump(mode="json")
+    large = scale_scenario(load_scenario(name), 1.7).model_dump(mode="json")
     assert scenario_from_dict(large).model_dump(mode="json") == large

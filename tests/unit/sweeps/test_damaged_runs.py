@@ -11,7 +11,7 @@ import pytest
 from sweep_builders import Swept, sweep_content, tiny_sweep
 
 from diploee.sweeps import SweepResult, run_sweep
-from diploee.sweeps.record import warnings_of
+from diploee.sweeps.record import read_warnings
 from diploee.sweeps.task import Outcome
 
 FILES = (
@@ -66,9 +66,9 @@ def test_damaged_run_is_not_complete(file: str, finished: Path, tmp_path: Path) 
     whole = next((finished / "out" / "runs").iterdir())
     for name, damage in DAMAGES.items():
         run = shutil.copytree(whole, tmp_path / name)
-        assert warnings_of(run, "all") is not None
+        assert read_warnings(run, "all") is not None
         damage(run / file)
-        assert warnings_of(run, "all") is None, name
+        assert read_warnings(run, "all") is None, name
 
 
 @pytest.mark.slow

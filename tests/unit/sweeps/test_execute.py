@@ -165,10 +165,10 @@ def test_files_of_others_are_not_replaced(
 def test_second_sweep_of_the_same_folder_is_kept_out(
     sweep: Sweep, tmp_path: Path, swept: Swept
 ) -> None:
-    from diploee.sweeps.store import claimed
+    from diploee.sweeps.store import lock_folder
 
     with (
-        claimed(tmp_path / "out"),
+        lock_folder(tmp_path / "out"),
         pytest.raises(InputError, match="another sweep is writing here"),
     ):
         swept(sweep)

@@ -12,7 +12,13 @@ import pytest
 from sweep_builders import UTILIZATION, Failing, Swept, tiny_sweep
 
 from diploee.sweeps import RunTask, run_locally
-from diploee.sweeps.local import MAX_ATTEMPTS, RUN_MB, SHARE, available_mb, most_at_once
+from diploee.sweeps.local import (
+    MAX_ATTEMPTS,
+    RUN_MB,
+    SHARE,
+    available_mb,
+    max_parallel_runs,
+)
 
 
 def task(n_nodes: int) -> RunTask:
@@ -95,8 +101,8 @@ def test_closing_stops_the_workers() -> None:
 def test_memory_bounds_how_many_run_at_once() -> None:
     tasks = [task(12), task(13), task(14)]
     for free_mb, n in ((None, 3), (2.5 * RUN_MB / SHARE, 2), (10.0, 1)):
-        assert most_at_once(tasks, 8, free_mb) == n
-    assert most_at_once(tasks, 2, None) == 2
+        assert max_parallel_runs(tasks, 8, free_mb) == n
+    assert max_parallel_runs(tasks, 2, None) == 2
 
 
 def test_available_memory_is_read(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ from diploee.grid.limits.check import (
     check_of_run,
 )
 from diploee.metrics.changes import RAMP, SWING
-from diploee.metrics.spectral_bands import BAND, why_no_spectrum
+from diploee.metrics.spectral_bands import BAND, no_spectrum_reason
 from diploee.scenario.times import ResolutionMs
 
 _WAYS = ("up", "down", "")
@@ -405,7 +405,7 @@ class _Windows(Band, LimitSpec):
         amount: PowerBound,
         of: Callable[[tuple[float, float]], Signal],
     ) -> Check:
-        if reason := why_no_spectrum(shown.clock.step_ms):
+        if reason := no_spectrum_reason(shown.clock.step_ms):
             raise NotAssessable(reason, Need.FINER)
         seen_hz, said = shown.seen(self)
         first = max(np.ceil(self.low_hz / RESOLUTION_HZ - 1e-6), 1)

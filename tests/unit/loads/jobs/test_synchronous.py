@@ -16,14 +16,14 @@ from synchronous_builders import CPUS_W, IDLE_W, RATED_W, synchronous_scenario
 from diploee import Run, generate_jobs, simulate
 from diploee.base.errors import InputError
 from diploee.loads.jobs.lowering import lower_jobs
-from diploee.metrics.attribution_text import cause_words, causes_of
+from diploee.metrics.attribution_text import cause_text, read_causes
 from diploee.profiles.gpu_power_smoothing import smooth_loop, smooth_series
 from diploee.profiles.iterations import loop_of_iterations
 from diploee.scenario import Scenario
 from diploee.scenario.job_streams import PowerSmoothing
 from diploee.scenario.synchronous import SynchronousJob
 from diploee.schedule import Preempt, Resume
-from diploee.simulation.size import scaled
+from diploee.simulation.size import scale_scenario
 from diploee.simulation.steps import job_segments, power_series, schedule_jobs
 
 N_NODES = 64
@@ -86,7 +86,7 @@ def test_levels_are_those_of_gpus_cpus_and_idle_spares(fine_run: Run) -> None:
 def test_the_largest_drop_is_a_failure_or_the_end_and_no_iteration(
     fine_run: Run,
 ) -> None:
-    found = list(causes_of(metrics_of(fine_run)))
+    found = list(read_causes(metrics_of(fine_run)))
     drops = {
         key[1]: cause
         for key, _, cause in found
@@ -106,7 +106,7 @@ def test_the_largest_drop_is_a_failure_or_the_end_and_no_iteration(
     rises = [cause for key, _, cause in found if key[0] == "ramps" and key[2] == "up"]
     whats = {cause["parts"][0]["what"] for cause in rises}
     assert whats & {"jobs took up training", "jobs wrote checkpoints"}
-    words = " ".join(map(cause_words, drops.values()))
+    words = " ".join(map(cause_text, drops.values()))
     assert "stream pretraining -" in words
     assert "job 0 on 105 nodes" in words
 
@@ -119,9 +119,9 @@ def test_a_rise_behind_a_checkpoint_is_reported_as_such() -> None:
         "mw": 3.0,
         "count": 1,
     }
-    rise = cause_words({"parts": [part]})
+    rise = cause_text({"parts": [part]})
     assert rise == "stream big +3.00 MW (1 job trained on after writing checkpoints)"
-    assert "-3.00 MW (1 job wrote checkpoints)" in cause_words(
+    assert "-3.00 MW (1 job wrote checkpoints)" in cause_text(
         {"parts": [part | {"mw": -3.0}]}
     )
 
@@ -333,7 +333,7 @@ def test_other_keys_of_a_stream_are_refused(stream: dict[str, Any], text: str) -
 
 
 def test_a_job_grows_with_its_site() -> None:
-    site = scaled(scenario_of({"preset": "dense_70b_1k", "n_gpus": 500}), 1.5)
+    site = scale_scenario(scenario_of({"preset": "dense_70b_1k", "n_gpus": 500}), 1.5)
     jobs = generate_jobs(site, tiny_library()).jobs
     assert jobs.n_nodes[0] == 94 + 3  # 750 GPUs on whole nodes of 8, and spare ones
 

@@ -22,7 +22,7 @@ from diploee.scenario import Scenario
 from diploee.scenario.synchronous import SynchronousJob
 from diploee.simulation.pipeline import Pipeline
 from diploee.simulation.prepared import NO_WATCH, RunOptions, prepare
-from diploee.simulation.size import scaled
+from diploee.simulation.size import scale_scenario
 
 JOB = {
     "n_nodes": 64,
@@ -232,10 +232,10 @@ def test_only_jobs_on_several_nodes_whose_lag_is_not_given_have_a_lower_end() ->
     (job,) = lower.streams["pretraining"].synchronous.jobs
     assert (job.lag_s, job.edge_s) == (1.0, 0.3)
     assert lower_end(scenario_of(lag_s=0.5, edge_s=0.1)) is None
-    assert lower_end(scaled(scenario_of(), 2.0)) is not None, (
+    assert lower_end(scale_scenario(scenario_of(), 2.0)) is not None, (
         "what a larger site is not given"
     )
-    assert lower_end(scaled(scenario_of(lag_s=0.5, edge_s=0.1), 2.0)) is None
+    assert lower_end(scale_scenario(scenario_of(lag_s=0.5, edge_s=0.1), 2.0)) is None
     assert lower_end(scenario_of({"power_smoothing": {}})) is None
     short = SynchronousJob(**JOB | {"period_s": 0.9, "edge_s": 0.1})
     assert SynchronousJob(**JOB | {"n_nodes": 1}).lower_end(8) is None

@@ -152,7 +152,9 @@ def test_rates_are_positive_however_large_the_fluctuation() -> None:
 def test_former_jitter_is_read_as_a_fluctuation_but_not_beside_one() -> None:
     key = f"{CHAT}.minute_jitter_relative_std"
     scenario = serving_scenario({key: 0.1})
-    assert scenario.request_streams["chat"].fluctuating == Fluctuation(relative_std=0.1)
+    assert scenario.request_streams["chat"].active_fluctuation == Fluctuation(
+        relative_std=0.1
+    )
     (warning,) = plan_of(scenario).warnings
     assert warning.startswith(f"{key} froze one factor")
     with pytest.raises(

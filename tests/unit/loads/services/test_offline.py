@@ -52,7 +52,7 @@ def offline_data(*classes: dict[str, Any], **changes: Any) -> dict[str, Any]:
 
 
 def run_of(folder: Path, *classes: dict[str, Any], **changes: Any) -> Run:
-    scenario = scenario_from_dict(offline_data(*classes, **changes)).beside(folder)
+    scenario = scenario_from_dict(offline_data(*classes, **changes)).with_folder(folder)
     return simulate(scenario, folder / "run", library=tiny_library(), engine="compiled")
 
 
@@ -256,7 +256,7 @@ def test_copies_of_profiles_leave_batches_as_they_were_measured() -> None:
 
 def test_the_hash_of_a_run_knows_the_content_of_its_curve(tmp_path: Path) -> None:
     data = offline_data(offline(curve="mine.csv", batch_size=20))
-    scenario, library = scenario_from_dict(data).beside(tmp_path), tiny_library()
+    scenario, library = scenario_from_dict(data).with_folder(tmp_path), tiny_library()
     hashes = set()
     for text in (LINEAR, LINEAR.replace("1600", "1601")):
         (tmp_path / "mine.csv").write_text(text)

@@ -33,7 +33,7 @@ from diploee.integrations.openg2g.replicas.load import (
     replicas_at,
 )
 from diploee.integrations.openg2g.replicas.settings import ReplicaModel
-from diploee.metrics.attribution_text import cause_words, causes_of
+from diploee.metrics.attribution_text import cause_text, read_causes
 from diploee.scenario import load_scenario, scenario_from_dict
 
 SIZES, PERIOD = (8, 64), 50
@@ -78,7 +78,7 @@ def scenario_of(
         "replica_streams": {"chat": {"pool": "p", "models": {"tiny": served}, **keys}},
     }
     seed = data["replica_streams"]["chat"].pop("seed", 0)
-    return scenario_from_dict(data | {"seed": seed}).beside(folder)
+    return scenario_from_dict(data | {"seed": seed}).with_folder(folder)
 
 
 def planned(scenario):
@@ -241,7 +241,7 @@ def test_events_and_reports_say_what_replicas_did(folder, tmp_path):
     scenario = scenario_of(folder, node=node, model={"ramps": ramps}, **coarse)
     run = run_of(scenario, tmp_path)
     n_ramps = 0
-    for key, _, cause in causes_of(run.metrics):
+    for key, _, cause in read_causes(run.metrics):
         drops = cause["parts"][0]
         if key[0] == "ramps" and key[1] >= 900 and key[2] == "down":
             n_ramps += 1
@@ -249,8 +249,8 @@ def test_events_and_reports_say_what_replicas_did(folder, tmp_path):
             # change.
             assert drops["mw"] == pytest.approx(cause["change_mw"], rel=1e-4)
             assert -4 * 1080 + 500 <= 1e6 * drops["mw"] < -3000
-            assert "replicas of stream chat -" in cause_words(cause)
-            assert " to 2.0 replicas" in cause_words(cause)
+            assert "replicas of stream chat -" in cause_text(cause)
+            assert " to 2.0 replicas" in cause_text(cause)
     assert n_ramps
     (section,) = (section for section in run.sections() if section.id == "replicas")
     of_models, of_streams = section.tables
