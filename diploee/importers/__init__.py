@@ -1,4 +1,4 @@
-"""Readers of foreign files, one file per format.
+"""Importers of foreign files, with one module per file format.
 
 Job logs, request traces, power, benchmarks. Names are imported on first use: the
 command line lists its options without loading them.

@@ -1,4 +1,4 @@
-"""A file of the intervals that a system's peaks fell into."""
+"""Reader of files that list the intervals of a system's coincident peaks."""
 
 from __future__ import annotations
 

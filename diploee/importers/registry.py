@@ -1,4 +1,4 @@
-"""`Formats`: formats of files by name.
+"""`Formats`: registry of file formats by name.
 
 In the order in which a file is checked against them.
 """

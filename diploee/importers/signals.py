@@ -1,4 +1,4 @@
-"""Signals from outside, such as a price: read from files.
+"""Reader of external signals, such as a price, from files.
 
 Formats: Electricity Maps (carbon intensity, UTC), CAISO OASIS (prices, GMT), NYISO
 (prices, Eastern time), gridstatus (``Interval Start, LMP``, with offsets), and any CSV

@@ -1,4 +1,4 @@
-"""Small tables of a site.
+"""Readers of small tables of a site, such as cooling tables.
 
 Measured cooling power, Q(P) of an export, and a voltage over time.
 """

@@ -1,4 +1,4 @@
-"""Weather files: EPW, TMY3 CSV and CSV of the National Solar Radiation Database, through pvlib."""  # noqa: E501
+"""Readers of weather files through pvlib: EPW, TMY3 CSV, and NSRDB CSV."""
 
 from __future__ import annotations
 

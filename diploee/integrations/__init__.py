@@ -1,1 +1,1 @@
-"""Data pipelines of two neighbours, OpenG2G and Zeus, as kinds of loads."""
+"""Integration of two data pipelines, OpenG2G and Zeus, as kinds of loads."""

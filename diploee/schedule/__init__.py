@@ -1,4 +1,4 @@
-"""When each job starts: a queue discipline in SimPy, or its compiled twin."""
+"""Start times of jobs: queue disciplines in SimPy, or their compiled engine."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Actions of a policy besides choosing which jobs start: the answers of `decide`."""
+"""Actions that a policy's `decide` may return besides starting jobs."""
 
 from __future__ import annotations
 

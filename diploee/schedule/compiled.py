@@ -1,4 +1,4 @@
-"""The compiled loop of a queue, with an order and a depth.
+"""Compiled engine of a queue, for any order and backfill depth.
 
 The same start times as SimPy's. It goes from event to event: at each instant all ends
 and additions of nodes, then all submissions, then one decision while jobs wait. Strict

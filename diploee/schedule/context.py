@@ -1,4 +1,4 @@
-"""`Context` and views: what acting policies and a controller know beyond their queue.
+"""`Context` and views: the state that preemptive policies and controllers see.
 
 A policy sees its own pool with its queue, and power, signals and events of the
 facility; the controller sees all pools. All of it is known ahead or up to now: nothing

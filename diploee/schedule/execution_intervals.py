@@ -1,4 +1,4 @@
-"""`ExecutionIntervals` of jobs, where a policy may stop, slow or resize them."""
+"""`ExecutionIntervals` of jobs that a policy may stop, slow or resize."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`JobTable`: the jobs of a schedule.
+"""`JobTable`: the submitted jobs that a schedule starts.
 
 How they bend, and their power as known before they run.
 """

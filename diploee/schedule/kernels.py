@@ -1,4 +1,4 @@
-"""Kernels of the schedule.
+"""Compiled kernels of the schedulers.
 
 Heaps, reservations and GPUs, the compiled loop, and nodes by number. They call each
 other, so they stand in one file: numba keeps machine code until the file of the kernel

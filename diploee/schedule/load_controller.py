@@ -1,4 +1,4 @@
-"""The controller of a facility.
+"""Load controller of a facility: delays, caps, suspends and restores jobs.
 
 Starts held, fair caps, pauses and fewer nodes, and the way back, after the policies of
 the demonstration in Phoenix (arXiv:2507.00909; see docs/FLEXIBILITY.md). It acts on

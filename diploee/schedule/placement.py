@@ -1,4 +1,4 @@
-"""Nodes for what is scheduled: which ones of a pool each load holds, from when to when.
+"""Placement: the nodes of a pool that each load holds over time.
 
 A schedule says how many nodes a job holds from when to when; that they are free, the
 queue has seen to. Which ones follows from these times alone, whatever engine found

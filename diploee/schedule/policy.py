@@ -1,4 +1,4 @@
-"""Queue disciplines: a policy sees the cluster and chooses which jobs to start.
+"""Protocol of queue disciplines: choose the jobs to start from a cluster view.
 
 It knows of a job what a scheduler knows: what was submitted and how long the job is
 thought to run (`Estimate`), never how long it will run in truth. A job that runs longer

@@ -1,4 +1,4 @@
-"""The engine for policies that act.
+"""Scheduling engine for policies that suspend, cap or resize running jobs.
 
 Jobs that are stopped, slowed and resized, all pools at once. All pools of a run share
 one SimPy environment, so that a facility's cap and its controller see all of them at

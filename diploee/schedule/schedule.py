@@ -1,4 +1,4 @@
-"""`Schedule`: jobs and their starts.
+"""Scheduling of a run's jobs, window by window: pools, engines and warm-up.
 
 `Cluster` finds them, pool by pool and window by window. `Transient` sees from them how
 long a run that begins empty fills up.

@@ -1,4 +1,4 @@
-"""Signals from outside, such as a price.
+"""External signals over a run, such as a price, and their known part.
 
 Step functions of time, and what is known of them now.
 """

@@ -1,4 +1,4 @@
-"""The plain queues in SimPy: a process submits jobs, and each that runs is a timeout.
+"""SimPy engine of plain queues: one process submits jobs, each run is a timeout.
 
 At each instant all jobs that end give their nodes back and all that are submitted join
 the queue; then the policy says once which of the queue start.

@@ -1,4 +1,4 @@
-"""Shared by SimPy engines.
+"""SimPy environment, cluster and GPU slots shared by both SimPy engines.
 
 Submissions, and one decision after all that happens at an instant.
 """

@@ -1,4 +1,4 @@
-"""`Schedule`: jobs with their starts."""
+"""`Schedule`: jobs with their start times."""
 
 from __future__ import annotations
 

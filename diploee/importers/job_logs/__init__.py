@@ -1,4 +1,4 @@
-"""Job logs of real systems, one small importer per format, all by one set of rules.
+"""Importers of job logs of real systems, one per format, under common rules.
 
 A format's own module says which column is what (`raw_log`), `read` chooses among them,
 and `rules` and `repeats` tell which rows are jobs. ``JOB_LOG_FORMATS.register`` adds a

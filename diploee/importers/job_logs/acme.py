@@ -1,4 +1,4 @@
-"""AcmeTrace: job traces of the clusters Seren and Kalos (and Helios, which has these columns).
+"""Importer of AcmeTrace: job traces of Seren and Kalos (and Helios, same columns).
 
 - Each stamp has its own offset: Seren's ``+08:00``, Kalos' ``+00:00``. Both clusters
   stand in China: `utc_offset` ``+08:00`` gives Kalos' local hours; its instants are
@@ -9,9 +9,9 @@
 
 References
 ----------
-.. [1] Q. Hu et al., Characterization of Large Language Model Development in the Datacenter,
-   NSDI'24; https://github.com/InternLM/AcmeTrace
-"""  # noqa: E501
+.. [1] Q. Hu et al., Characterization of Large Language Model Development in the
+   Datacenter, NSDI'24; https://github.com/InternLM/AcmeTrace
+"""
 
 from __future__ import annotations
 

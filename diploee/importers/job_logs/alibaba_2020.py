@@ -1,4 +1,4 @@
-"""Alibaba 2020 (PAI): `pai_task_table`, with or without its header line.
+"""Importer of Alibaba 2020 (PAI): `pai_task_table`, with or without a header.
 
 - A job is all tasks of one `job_name`, such as parameter servers and workers, which run
   together: from the first start to the last end, on the GPUs of all. It failed where

@@ -1,4 +1,4 @@
-"""A plain table of jobs: any CSV file with a header, its columns named by the user.
+"""Importer of any CSV table of jobs with a header, by columns that the user names.
 
 Keys of `columns`: ``submit``, ``start``, ``end``, ``duration``, ``nodes``, ``gpus``,
 ``type``, ``state``, ``id``, ``energy`` (J), ``requested_time`` (in the unit of the

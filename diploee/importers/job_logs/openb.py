@@ -1,4 +1,4 @@
-"""Alibaba 2023 (openb): pods of a shared GPU cluster.
+"""Importer of Alibaba 2023 (openb): pods of a shared GPU cluster.
 
 - Times are seconds from an unknown origin. The start is `scheduled_time`, the end
   `deletion_time`; a pod that was never scheduled never started.

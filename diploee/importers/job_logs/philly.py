@@ -1,4 +1,4 @@
-"""Philly (Microsoft, 2017): `cluster_job_log`, a JSON list of jobs with their attempts.
+"""Importer of Philly (Microsoft, 2017): JSON list of jobs with their attempts.
 
 - A job starts with its first attempt. Its run time is the sum of its attempts' run
   times: between them it had no GPUs. An attempt without a start or an end, or with an

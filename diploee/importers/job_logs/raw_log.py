@@ -1,4 +1,4 @@
-"""`RawLog`: an importer's rows of a file by the user's options, before the rules of all formats."""  # noqa: E501
+"""`RawLog`: rows of a job log as an importer reads them, before the common rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`read_job_log`: any known job log, its format recognised by its content."""
+"""`read_job_log`: reader of any known job log; its content shows the format."""
 
 from __future__ import annotations
 

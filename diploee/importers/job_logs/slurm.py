@@ -1,4 +1,4 @@
-"""Slurm's accounting: ``sacct`` with a header, any delimiter, columns in any order.
+"""Importer of Slurm's ``sacct`` output: a header, any delimiter, any column order.
 
 Without ``-P``, ``sacct`` aligns columns by blanks and cuts what is too long for them:
 such a log is read where nothing that is needed was cut. A spreadsheet may have saved

@@ -1,4 +1,4 @@
-"""Standard Workload Format 2.2.
+"""Importer of the Standard Workload Format 2.2.
 
 18 fields a line, header comments after ``;``, -1 for missing.
 
@@ -23,8 +23,9 @@
 References
 ----------
 .. [1] https://www.cs.huji.ac.il/labs/parallel/workload/swf.html
-.. [2] https://github.com/aleasimulator/SWF_Workload_Generator, header of the generated logs
-"""  # noqa: E501
+.. [2] https://github.com/aleasimulator/SWF_Workload_Generator, header of the
+   generated logs
+"""
 
 from __future__ import annotations
 

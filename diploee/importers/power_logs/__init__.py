@@ -1,4 +1,4 @@
-"""Readers of foreign measurements, one file per format.
+"""Importers of power measurements, with one module per file format.
 
 Each returns the package's own types.
 """

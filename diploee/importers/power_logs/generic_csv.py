@@ -1,4 +1,4 @@
-"""Import a table of power in time, CSV or Parquet, as the profile of one job.
+"""Importer of a CSV or Parquet table of power over time, as one job's profile.
 
 Columns are named, or found by their names, which tell their unit (``t_s``, ``time_ms``,
 ``power_kw``, ``Power [W]``); a unit that nothing tells is asked for, never guessed.

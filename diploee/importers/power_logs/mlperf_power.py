@@ -1,4 +1,4 @@
-"""Import the power logs of the nodes of MLPerf Training submissions.
+"""Importer of the node power logs of MLPerf Training submissions.
 
 A run has ``results/<system>/<benchmark>/power/<run>/node_K.txt``, MLLOG lines
 ``power_reading`` of each node, and its events in ``<benchmark>/<run>.txt``. A
@@ -11,8 +11,9 @@ read is skipped and named.
 
 References
 ----------
-.. [1] mlcommons/training_results_v4.0 (Apache-2.0): folders ``smc-ac-power``, ``smc-dc-power``
-"""  # noqa: E501
+.. [1] mlcommons/training_results_v4.0 (Apache-2.0): folders ``smc-ac-power``,
+   ``smc-dc-power``
+"""
 
 from __future__ import annotations
 

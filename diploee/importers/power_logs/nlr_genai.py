@@ -1,4 +1,4 @@
-"""Import the training runs of the data set of arXiv:2604.07345, run by run.
+"""Importer of the training runs in the data set of arXiv:2604.07345.
 
 The profiles get the class names and node counts of the reference profiles, so that a
 library of them takes the place of the shipped one with nothing else changed. A run that

@@ -1,4 +1,4 @@
-"""Import ``nvidia-smi --query-gpu=timestamp,power.draw,... --format=csv -lms 100``.
+"""Importer of ``nvidia-smi --query-gpu=timestamp,power.draw,... --format=csv``.
 
 GPU power. A file is the log of one machine; several are summed over the time that they
 share. Such logs know nothing of the CPUs: the boundary says so, unless a constant is

@@ -1,4 +1,4 @@
-"""Measured power of every format as profiles, for the commands and for Python."""
+"""Import of measured power in any format as profiles, for commands and Python."""
 
 from __future__ import annotations
 

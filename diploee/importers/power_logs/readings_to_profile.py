@@ -1,4 +1,4 @@
-"""The one way from readings to a profile.
+"""Conversion of power readings to a profile, shared by all formats.
 
 Repaired energy curves, summed over the devices. A format's own module says which column
 is what, and how its logger fails; here the readings of each device are put in order,

@@ -1,4 +1,4 @@
-"""The one guard of power logs.
+"""Repairs of power logs, and the limits beyond which a log is refused.
 
 Each repair is counted in energy and time, and is limited. The readings of a device are
 put in the order of one clock. What is left out, there twice or held is counted per

@@ -1,4 +1,4 @@
-"""Import WattAMeter logs: the measured GPU and CPU power of all nodes of one job.
+"""Importer of WattAMeter logs: GPU and CPU power of all nodes of one job.
 
 A node is one NVML log (GPUs) with one RAPL log (CPU packages), or one CodeCarbon log of
 WattAMeter 0.5 that holds both. The job's power is their sum over the nodes, over the

@@ -1,4 +1,4 @@
-"""Importers of request traces, one module per foreign format.
+"""Importers of request traces, with one module per file format.
 
 Each row becomes one request. ``TRACE_FORMATS.register`` adds a format from outside.
 """

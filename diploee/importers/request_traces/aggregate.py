@@ -1,4 +1,4 @@
-"""From a file to a `RequestTrace`.
+"""Aggregation of the requests in a file to a `RequestTrace`.
 
 Formats, the rules for odd rows, counted by cause, and sums.
 """

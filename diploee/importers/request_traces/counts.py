@@ -1,4 +1,4 @@
-"""Counts of the requests of a trace by service, step and token length.
+"""Request counts of a trace by service, time step and token length.
 
 Every length up to 128 has a bin of its own, longer ones bins that are 1 % wide.
 """

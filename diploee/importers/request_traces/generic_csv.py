@@ -1,4 +1,4 @@
-"""Any CSV trace with one request a row, by a mapping of its columns to their meaning.
+"""Importer of any CSV trace with one request per row, by named columns.
 
 The meaning of the time column tells its unit: `time_s` and `time_ms` are numbers from
 the trace's own origin, `unix_s` and `unix_ms` count from 1970 UTC, `timestamp` is ISO

@@ -1,4 +1,4 @@
-"""Mooncake traces, a JSON object a line.
+"""Importer of Mooncake traces: one JSON object per line.
 
 ``timestamp``, ``input_length``, ``output_length``. Stamps count from the trace's own
 origin, in ms (the published ones are rounded to 3 s). Others write such traces as well:

@@ -1,4 +1,4 @@
-"""CSV traces of fixed columns: Azure's LLM inference traces, and BurstGPT.
+"""Importers of published CSV traces: Azure's LLM inference, and BurstGPT.
 
 - Azure LLM of 2023 and 2024: stamps of 2023 have seven decimals and no zone, those of
   2024 ``+00:00`` and no decimals where they are zero.
@@ -8,9 +8,10 @@
 
 References
 ----------
-.. [1] https://github.com/Azure/AzurePublicDataset, AzureLLMInferenceDataset2023.md and 2024.md
+.. [1] https://github.com/Azure/AzurePublicDataset, AzureLLMInferenceDataset2023.md
+   and 2024.md
 .. [2] https://github.com/HPMLL/BurstGPT, arXiv:2401.17644
-"""  # noqa: E501
+"""
 
 from diploee.importers.request_traces.aggregate import csv_format
 

@@ -1,4 +1,4 @@
-"""`read_request_trace`: any known request trace, recognised by its content."""
+"""`read_request_trace`: reader of any known trace; its content shows the format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests of a block as arrays, and the rules by which they are taken."""
+"""Requests of a block as arrays, and the rules that select valid rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ServeGen client traces.
+"""Importer of ServeGen client traces.
 
 Rates instead of requests, a row per 600 s and a file per client. Each
 ``chunk-N-trace.csv`` has no header; its columns are the start [s], the rate [1/s], the

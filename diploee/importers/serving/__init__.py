@@ -1,1 +1,1 @@
-"""Measured curves, samples and batches of served models."""
+"""Readers of measured curves, power samples and batches of served models."""

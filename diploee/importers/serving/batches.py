@@ -1,4 +1,4 @@
-"""Offline (batch) inference.
+"""Reader of offline (batch) inference measurements.
 
 The power of one batch on each node of a job (section 3.4).
 """

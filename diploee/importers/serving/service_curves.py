@@ -1,4 +1,4 @@
-"""The curves of all services of a scenario.
+"""Reader of the power and latency curves of all services of a scenario.
 
 Measured ones from files, logistic ones computed. Files are CSV with `#` comments, every
 fault named by file and line; samples are power in time.

@@ -1,4 +1,4 @@
-"""The one reader of foreign text under all readers of foreign files.
+"""Reading of foreign text files, shared by all importers.
 
 Bytes become text (`source`, `text`), its rows columns of strings (`tables`), these
 numbers, labels and times (`values`, `stamps`, `time_units`). A format's own module says

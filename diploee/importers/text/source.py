@@ -1,4 +1,4 @@
-"""Foreign files as bytes.
+"""Foreign files as bytes: packed or plain, files or pipes.
 
 Regular files alone, unpacked by their content, up to a limit.
 """

@@ -1,4 +1,4 @@
-"""Delimited text as columns of strings; every problem names its line."""
+"""Delimited text as columns of strings; problems name their line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Foreign text that is safe to parse.
+"""Text lines of a foreign file, checked to be safe to parse.
 
 Unpacked, UTF-8, lines ended by LF, with their numbers. A Parquet file is the CSV file
 of its table.

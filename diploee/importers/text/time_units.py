@@ -1,4 +1,4 @@
-"""Times and durations that are numbers: their unit, and whether they count from 1970.
+"""Units of numeric times and durations, and whether times count from 1970.
 
 Numbers since 1970 tell their unit by their size, others by the name of their column,
 such as ``submit_ms``. Where it has none, they are judged in each unit by what logs of

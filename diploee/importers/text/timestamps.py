@@ -1,4 +1,4 @@
-"""Columns of date and time as microseconds since 1970, zoned or not."""
+"""Timestamps of text columns in microseconds since 1970, with or without zone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of text as numbers and labels, missing values apart from wrong ones.
+"""Numbers and labels of text columns, with missing apart from invalid values.
 
 Missing are an empty field and the words of `MISSING_WORDS` in any case. Anything else
 that does not parse is an error with its line: a value is never guessed.

@@ -1,4 +1,4 @@
-"""Data compiled for specs: `InferenceData`, `LogisticModelStore`.
+"""Cached artifacts of benchmark specs: `InferenceData`, `LogisticModelStore`.
 
 The one are power traces and latency mixtures, the other logistic fits of power, latency
 and throughput. Both lie in OpenG2G's folder of the spec, whose own data are read too.

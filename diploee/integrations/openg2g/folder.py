@@ -1,4 +1,4 @@
-"""Spec folders of OpenG2G, ``<data_dir>/<spec.cache_hash()>/``, in which all data lie.
+"""Data folders of OpenG2G, ``<data_dir>/<spec.cache_hash()>/``, by spec.
 
 `trace.csv` (``batch_size,relative_time_s,power_total_W``), `itl_fit.json` and
 `logistic_fit.json` are what OpenG2G writes and reads, `_manifest.json` has the spec.
@@ -7,9 +7,9 @@ step over which the rows of the trace are means; those of OpenG2G's are readings
 
 References
 ----------
-.. [1] https://github.com/gpu2grid/openg2g, 0.2.0: ``datacenter/config.py`` (the hash of a spec),
-   ``datacenter/workloads/inference.py`` (the manifest)
-"""  # noqa: E501
+.. [1] https://github.com/gpu2grid/openg2g, 0.2.0: ``datacenter/config.py`` (the hash
+   of a spec), ``datacenter/workloads/inference.py`` (the manifest)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`TrainingTrace`: power of a GPU in training, synthesised after OpenG2G's description.
+"""`TrainingTrace`: synthetic GPU power of training, as OpenG2G describes it.
 
 Order: plateaus, noise, moving average, dips, warm-up ramp (OpenG2G 0.2,
 `TrainingTraceParams`).

@@ -1,4 +1,4 @@
-"""The optimizers of batch size and power limit: each is its own spec in a scenario."""
+"""Optimizers of batch size and power limit, each its own scenario spec."""
 
 from __future__ import annotations
 

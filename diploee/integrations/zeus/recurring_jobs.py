@@ -1,4 +1,4 @@
-"""Jobs of a Zeus workload.
+"""Recurring jobs of a Zeus workload as a job source.
 
 Recurrences with the run time and power that their optimizer chose. Duration = epochs to
 the target x time per epoch x runtime ratio, cut by early stopping; power is the average

@@ -1,4 +1,4 @@
-"""The trace-driven simulator.
+"""Trace-driven simulator of recurring training jobs under Zeus.
 
 Recurring jobs, one recurrence after another or overlapping. One run: the batch size
 optimizer predicts, the power limit optimizer predicts, a recorded training path is

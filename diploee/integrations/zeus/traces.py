@@ -1,4 +1,4 @@
-"""Zeus' traces and what is in them, as pandas frames: `TrainingTraces`, and groups.
+"""Zeus' published traces as pandas frames: `TrainingTraces`, and job groups.
 
 The train trace (``summary_train.csv``) has the epoch at which each training run reached
 each metric, the power trace (``summary_power_<gpu>.csv``) time per epoch and average

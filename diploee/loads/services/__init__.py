@@ -1,1 +1,1 @@
-"""Inference: request rates to instances, served and unserved requests and latency."""
+"""Inference loads: instances, served and rejected requests, and latency."""

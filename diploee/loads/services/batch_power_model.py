@@ -1,4 +1,4 @@
-"""Power of a served model by its size, precision and GPU, and the sequences in flight.
+"""GPU power of a served model, by size, precision, GPU and sequences in flight.
 
 Of each GPU, with b sequences in flight in its replica, x gigabytes of active weights on
 it and no request at all at P_warm:

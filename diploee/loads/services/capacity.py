@@ -1,4 +1,4 @@
-"""Capacity of one model instance, its highest request rate under a latency cap (Eq. 5).
+"""Capacity of a model instance: its highest rate under a latency cap (Eq. 5).
 
 Nodes reserved for each service follow from it (Eq. 7).
 

@@ -1,4 +1,4 @@
-"""Measured curves of a model instance against its request rate.
+"""Measured curves of a model instance over its request rate.
 
 Latency and node power.
 

@@ -1,4 +1,4 @@
-"""Lowering service plans to segments: one row per service and piece of time.
+"""Conversion of service plans to power segments, by groups of instances.
 
 An instance at rate r draws a sample, measured or synthesised, of one of the rates next
 to r, which of the two at random in proportion to their distance, scaled to the mean

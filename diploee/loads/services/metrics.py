@@ -1,4 +1,4 @@
-"""The `requests` block of the metrics.
+"""Computation of the `requests` block of the metrics.
 
 What came, what was served, and how long it took.
 """

@@ -1,4 +1,4 @@
-"""`Scenario -> ServicePlan`.
+"""Planning of services: `Scenario` to `ServicePlan`.
 
 Instances, served and unserved requests and latency (Eqs. 1-7).
 """

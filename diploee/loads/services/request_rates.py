@@ -1,4 +1,4 @@
-"""Request rates in time (Eqs. 2-3).
+"""Request rates over time (Eqs. 2-3).
 
 Calendar mean times fluctuation, linear between nodes. The fluctuation is a stationary
 process in continuous time: ``exp(x - var(x) / 2)``, which is positive and has mean 1.

@@ -1,4 +1,4 @@
-"""`RequestTrace`: real requests per time step, as laid over a run."""
+"""`RequestTrace`: binned requests of a real service, aligned to a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Power of one serving node in time, from files or synthesised from a power curve.
+"""Power samples of a serving node, from files or a power curve.
 
 The published three-minute samples can't be shipped; their mean and peak are in the
 power curve, and their structure is described: noise, one to three drops of about a

@@ -1,4 +1,4 @@
-"""One service in time: its instances' starts and stops, and its requests.
+"""Requests served by one service over time, and its instances' starts and stops.
 
 See also: docs/models/serving.md
 """

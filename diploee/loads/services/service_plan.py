@@ -1,4 +1,4 @@
-"""`ServicePlan`: what the services of a request stream do in time."""
+"""`ServicePlan`: instances, requests and latency of a stream's services over time."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Queue disciplines that a scenario may name: one module each, with its spec."""
+"""Queue disciplines that a scenario may name, with one module and spec each."""

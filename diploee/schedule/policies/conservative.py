@@ -1,10 +1,11 @@
-"""Conservative backfilling with compression: every waiting job holds a reservation.
+"""Conservative backfilling with compression: each waiting job has a reservation.
 
 References
 ----------
-.. [1] A. W. Mu'alem and D. G. Feitelson, Utilization, Predictability, Workloads, and User Runtime
+.. [1] A. W. Mu'alem and D. G. Feitelson, Utilization, Predictability, Workloads, and
+   User Runtime
    Estimates in Scheduling the IBM SP2 with Backfilling, IEEE TPDS 12(6), 2001.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Multifactor priority, as Slurm's plugin of that name, with EASY backfilling.
+"""Multifactor priority as in Slurm's plugin, with EASY backfilling.
 
 References
 ----------

@@ -1,4 +1,4 @@
-"""Batch size controllers, their inputs and answers, and limits on replica power.
+"""Batch size controllers, their inputs and outputs, and replica power limits.
 
 `feedback` is online feedback optimization, a primal-dual method on what is measured.
 With x = log2 of the batch size, R replicas and the fits P, L and T of a replica's
@@ -26,8 +26,9 @@ ASSUMPTION: the gains are our choice [J].
 
 References
 ----------
-.. [1] https://github.com/gpu2grid/openg2g, ``controller/ofo.py`` (Eqs. 4-8 and 18 of its paper)
-"""  # noqa: E501
+.. [1] https://github.com/gpu2grid/openg2g, ``controller/ofo.py`` (Eqs. 4-8 and 18 of
+   its paper)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`REPLICAS`: the kind of load that replicas of served models are."""
+"""`REPLICAS`: the load kind of served model replicas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns and metrics of replicas.
+"""Declarations of the columns and metrics of replica loads.
 
 What the catalogues of the core name, without their code.
 """

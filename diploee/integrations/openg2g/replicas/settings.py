@@ -1,4 +1,4 @@
-"""Model replicas that are served at a batch size.
+"""Scenario settings of model replicas that are served at a batch size.
 
 Power templates are replayed, not requests.
 """

@@ -1,4 +1,4 @@
-"""Sources of benchmark measurements; nothing else knows a foreign name."""
+"""Sources of benchmark measurements, which alone know a foreign file's names."""
 
 from diploee.integrations.openg2g.sources.ml_energy import (
     LeaderboardSource as LeaderboardSource,

@@ -1,4 +1,4 @@
-"""ML.ENERGY's measurements.
+"""Source of the measurements of the ML.ENERGY benchmark.
 
 Leaderboard files, result files of its benchmark, and the data set. A leaderboard file
 has one model and task and all measured configurations: mean power, latency percentiles
