@@ -49,7 +49,7 @@ class Formats(Registry[FileFormat[R]]):
 
 
 def has_columns(*names: str) -> Callable[[TextLines], bool]:
-    """Return what recognises a file by names in its first line, in any case."""
+    """Return a detector of files by names in their first line, in any case."""
     return lambda text: header_words(text) >= {name.casefold() for name in names}
 
 

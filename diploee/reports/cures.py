@@ -34,7 +34,7 @@ def battery_sections(
     simulate: Callable[..., RunFolder],
     at_most_s: float = 600.0,
 ) -> list[Section]:
-    """Return what a battery changes of a run, and other cures beside it.
+    """Return a battery's effect on a run, and alternatives to it.
 
     Parameters
     ----------

@@ -258,7 +258,7 @@ class FairPowerCaps:
         return True
 
     def _aim_ahead_w(self, view: FacilityView, of: PreemptivePool, job: int) -> float:
-        """Return what a job that starts now must fit in events to come [W]."""
+        """Return the power limits of coming events for a job that starts now [W]."""
         now_ms = view.now_ms
         end_ms = now_ms + of.job_estimate_ms[job]
         found_w = NO_LIMIT_W
@@ -315,7 +315,7 @@ class FairPowerCaps:
         return self._known_now
 
     def _allowed_w(self, view: FacilityView) -> float:
-        """Return what all devices may draw until the next step [W]."""
+        """Return the power limit of all devices until the next step [W]."""
         now_ms = view.now_ms
         allowed_w = NO_LIMIT_W
         for limit in self._known(view):
@@ -347,7 +347,7 @@ class FairPowerCaps:
         return _Limit(event, self._has_sources or event.target.fraction is None)
 
     def _uncapped_w(self, view: FacilityView) -> float:
-        """Return what all devices would draw if no running job were capped [W]."""
+        """Return the power of all devices without caps on running jobs [W]."""
         more_w = 0.0
         for name, job in self._capped:
             of = view.pools[name]
@@ -357,7 +357,7 @@ class FairPowerCaps:
         return self._committed_w(view) + more_w
 
     def _shown_w(self, limit: _Limit, now_ms: int, devices_w: float) -> float:
-        """Return what a limit counts where devices draw some power [W]."""
+        """Return the power that a limit counts, from the power of devices [W]."""
         if self._overhead is None or not limit.of_meter:
             return devices_w
         return self._overhead(now_ms, devices_w)[0]
@@ -365,7 +365,7 @@ class FairPowerCaps:
     def _devices_w(
         self, limit: _Limit | None, view: FacilityView, meter_w: float
     ) -> float:
-        """Return what devices may draw for a power at a limit or the meter [W]."""
+        """Return the power of devices for a power at a limit or the meter [W]."""
         now_w: float = view.power_w
         if (
             self._overhead is None

@@ -129,7 +129,7 @@ def compiled_engine_for(policy: object) -> Callable[..., Any] | None:
 
 
 def refusal(of: object) -> ErrorMaker:
-    """Return what makes an error that names a policy, its twin or a controller."""
+    """Return a factory of errors that name a policy, its engine or a controller."""
     return lambda text: PolicyError(f"policy {type(of).__name__}{text}")
 
 

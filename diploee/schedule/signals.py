@@ -87,7 +87,7 @@ class _KnownSignal:
         return self.signal.at(time_ms) if time_ms <= self.known_ms else float("nan")
 
     def window(self, from_ms: int, until_ms: int) -> tuple[Int64Array, Float64Array]:
-        """Return what `Signal.window` does, of the part of a span that is known."""
+        """Return `Signal.window` of the known part of an interval."""
         return self.signal.window(from_ms, min(until_ms, self.known_ms + 1))
 
 

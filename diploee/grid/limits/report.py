@@ -137,7 +137,7 @@ class LimitResult(Brief):
         return f"{name}: {how}".rstrip()
 
     def cells(self, step_ms: int) -> dict[str, str]:
-        """Return what a table says of it, by column, its time as fine as a step."""
+        """Return its cells of a table by column, its time to the step."""
         worst, violations = (
             f"{format_short(self.value)} {self.unit}",
             f"{self.violations:,}",

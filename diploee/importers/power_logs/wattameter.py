@@ -525,7 +525,7 @@ def _blocks(text: TextLines) -> list[_Section]:
 
 
 def _block(part: TextLines) -> _Section:
-    """Return what the header in the first line says of the lines below it."""
+    """Return the section that the header in the first line declares."""
     names = tuple(_COLUMN.findall(part.first_row.lstrip("# ")))
     tags = [match for name in names if (match := _TAG.fullmatch(name))]
     result: dict[str, tuple[Channel, str]] = {}

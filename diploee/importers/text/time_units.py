@@ -141,7 +141,7 @@ def _far_from_likely(values: Float64Array) -> dict[TimeUnit, float]:
 
 
 def spacing_of(times: Float64Array | Int64Array) -> float:
-    """Return what times are rounded to, as far as it shows; 0 for fractions."""
+    """Return the resolution to which times appear rounded; 0 for fractions."""
     some = times[:10_000]
     different = np.unique(some)
     gaps = np.diff(different)

@@ -114,7 +114,7 @@ def _spec(manifest: Path) -> InferenceModelSpec:
 
 
 def read(path: Path, kind: type[Any]) -> Any:
-    """Return what a JSON file has."""
+    """Return the content of a JSON file."""
     return parse_json(read_bytes(path), str(path), kind, LogFormatError)
 
 

@@ -342,7 +342,7 @@ class ServicePlanner:
     def _rise_rps(
         self, row: int, mean_rps: float, edges_ms: Int64Array
     ) -> Float64Array:
-        """Return what the offered rate rises by over each piece of time [1/s]."""
+        """Return the rise of the offered rate over each segment [1/s]."""
         rate_rps = self._rate_rps(row, mean_rps)
         rises = []
         for begin_ms, end_ms in pairwise([*self.phases_ms, self.horizon_ms]):

@@ -240,7 +240,7 @@ class ResultsSource(BenchmarkSource):
 
 
 def _measured(file: Path) -> Measurement:
-    """Return what was measured, by a file's place."""
+    """Return the measurements by file path."""
     parts = file.parts[:-1]
     below = parts[-5:] if len(parts) >= 5 else ()
     words = parts[-1].split("+") if parts else []
@@ -269,7 +269,7 @@ def _measured(file: Path) -> Measurement:
 def run_of(
     found: Results, where: str, batch_size: int, counts: Counter[str]
 ) -> BenchmarkRun:
-    """Return what one result file measured.
+    """Return the measurement of one result file.
 
     Mean power and throughput come from the steady state's energy counter, where the
     file has it, else from the readings and the whole run.
