@@ -258,7 +258,7 @@ class FairPowerCaps:
         return True
 
     def _aim_ahead_w(self, view: FacilityView, of: PreemptivePool, job: int) -> float:
-        """Return the power limits of coming events for a job that starts now [W]."""
+        """Return the lowest limit of coming events for a job that starts now [W]."""
         now_ms = view.now_ms
         end_ms = now_ms + of.job_estimate_ms[job]
         found_w = NO_LIMIT_W
