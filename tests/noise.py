@@ -42,7 +42,7 @@ OF_OTHERS = {
 }
 """Names of constants that hold words of other programs' files, and what these are."""
 
-_NAMED = ("stream", "random_stream")
+_NAMED = ("named_rng", "random_stream")
 _WORD = re.compile(r"(?<!\S)[('\"]*[A-Za-z][A-Za-z'-]+[)'\",;.?!]*(?!\S)")
 _LETTERS = re.compile(r"[A-Za-z]{2}")
 _SPAN = re.compile(r"\d[\d.]* [a-z]+")

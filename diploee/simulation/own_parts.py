@@ -158,15 +158,15 @@ class _Code:
     def _say(self, *parts: object) -> None:
         self.digest.update(repr(parts).encode())
 
-    def _is_own(self, module: str) -> bool:
+    def _is_own(self, module: str | None) -> bool:
         """Return True if a module is the user's.
 
         Installed modules and the standard library are not.
         """
-        top = module.partition(".")[0]
+        top = (module or "builtins").partition(".")[0]
         if top == self._root or top in sys.stdlib_module_names or top == "diploee":
             return bool(top == self._root)
-        place = getattr(sys.modules.get(module), "__file__", None)
+        place = getattr(sys.modules.get(module or ""), "__file__", None)
         return not (
             place and any(Path(place).is_relative_to(folder) for folder in _INSTALLED)
         )
