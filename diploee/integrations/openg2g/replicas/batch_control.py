@@ -158,8 +158,7 @@ class FeedbackSpec(BatchControllerSpec):
         excess = itl_s / deadline_s - 1
         served.late = max(served.late + self.dual_step * excess, 0.0)
         now = max(served.late + self.damping * excess, 0.0)
-        slope = float(served.setting.fits.itl.deriv_wrt_x(served.x))
-        return now * slope / deadline_s
+        return now * float(served.setting.fits.itl.deriv_wrt_x(served.x)) / deadline_s
 
 
 class FixedSpec(BatchControllerSpec):
