@@ -121,7 +121,7 @@ def apply_rules(
     order = order[np.argsort(submit_ms, kind="stable")]
     job_ids, n_renumbered = _names(raw, order)
 
-    def count_jobs(masks: Mapping[str, BoolArray]) -> dict[str, int]:
+    def of_jobs(masks: Mapping[str, BoolArray]) -> dict[str, int]:
         return {cause: int(mask[order].sum()) for cause, mask in masks.items()}
 
     return JobLog(
@@ -138,10 +138,10 @@ def apply_rules(
             dropped=dropped,
             repaired={
                 **raw.repaired,
-                **count_jobs(repaired),
+                **of_jobs(repaired),
                 "out of order of submission, sorted": n_out_of_order,
             },
-            noted={**raw.noted, **count_jobs(noted), RENUMBERED: n_renumbered},
+            noted={**raw.noted, **of_jobs(noted), RENUMBERED: n_renumbered},
         ),
         dates_are_shifted=raw.dates_are_shifted,
         time_zone=raw.time_zone,
