@@ -32,16 +32,16 @@ _Fingerprint = tuple[tuple[int, ...] | None, ...]
 
 
 def load_inputs(scenario: Scenario, library: ProfileLibrary | None = None) -> Inputs:
-    """Read all input files that a scenario names."""
+    """Read all input files that a scenario names into one `Inputs`."""
     return InputReader().load(scenario, library)
 
 
 class InputReader:
-    """Reads the inputs of one scenario after another.
+    """Reader of the input files of one scenario after another, with a cache.
 
-    A file that the next one shares is kept. What is kept is what the last scenario
-    named. It is read again when its options change, or the file's size, time or
-    identity.
+    The cache contains the files of the last scenario, for a next scenario that names
+    the same files. A file is read again when its reading options change, or the file's
+    size, modification time or inode.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class InputReader:
         self._lock = Lock()
 
     def load(self, scenario: Scenario, library: ProfileLibrary | None = None) -> Inputs:
-        """Read all that a scenario names, as `load_inputs` says."""
+        """Read all input files that a scenario names, or take them from the cache."""
         with self._lock:
             self._used = set()
             inputs = self._load(scenario, library or ProfileLibrary.open())
@@ -79,15 +79,16 @@ class InputReader:
             name: self._once(content_hash, folder / name)
             for name in input_files(scenario)
         }
-        known = entry_point_objects(FORMATS)
-        formats = [known["job_logs"].get(log.log_format) for log in logs.values()]
+        custom = entry_point_objects(FORMATS)
+        formats = [custom["job_logs"].get(log.log_format) for log in logs.values()]
         formats += [
-            known["request_traces"].get(trace.trace_format) for trace in traces.values()
+            custom["request_traces"].get(trace.trace_format)
+            for trace in traces.values()
         ]
         batched = {
             name: spec
             for name, spec in scenario.streams.items()
-            if any(of.batch_inference is not None for of in spec.job_classes())
+            if any(job.batch_inference is not None for job in spec.job_classes())
         }
         curves, batches, replicas = {}, {}, {}
         if scenario.request_streams:
@@ -116,16 +117,16 @@ class InputReader:
             hashes={
                 name: sha256 for name, sha256 in hashes.items() if sha256 is not None
             },
-            readers=[of.read for of in formats if of is not None],
+            readers=[form.read for form in formats if form is not None],
             replicas=replicas,
         )
 
     def _once(self, read: Callable[..., T], *paths: Path, **options: Any) -> T:
         key = f"{read.__module__}.{read.__qualname__} {paths} {options}"
-        found_as = tuple(part for path in paths for part in _fingerprint(path))
-        if key not in self._kept or self._kept[key][0] != found_as:
-            self._kept.pop(key, None)  # before the new one takes as much memory
-            self._kept[key] = found_as, read(*paths, **options)
+        fingerprint = tuple(part for path in paths for part in _fingerprint(path))
+        if key not in self._kept or self._kept[key][0] != fingerprint:
+            self._kept.pop(key, None)  # free its memory before the file is read again
+            self._kept[key] = fingerprint, read(*paths, **options)
         self._used.add(key)
         result: T = self._kept[key][1]
         return result
@@ -159,14 +160,14 @@ class InputReader:
                 time_unit=replay.time_unit,
             )
 
-        # Finer than the run's steps, whose edges are not those of the trace's.
+        # Steps of the trace are finer than the run's, as their edges differ.
         try:
             return read(max(trace_step_ms(clock) // 10, MS_PER_S))
-        except LogFormatError:  # may have too many such steps, or is wrong in any step
+        except LogFormatError:  # too many fine steps, or an error at any step
             return read(MAX_STEP_MS)
 
     def weather(self, scenario: Scenario, clock: RunClock) -> Weather | None:
-        """Return the weather of a scenario over a span, if it names any."""
+        """Return the weather of a scenario over a clock's period, None without any."""
         spec = scenario.facility.weather
         if spec is None:
             return None
@@ -191,7 +192,7 @@ class InputReader:
 
 @contextmanager
 def _of_replay(stream: str) -> Iterator[None]:
-    """Name the replay in problems of its file, without command options."""
+    """Prefix input errors with the stream's replay key, and hide command options."""
     try:
         with hide_options():
             yield
@@ -200,11 +201,14 @@ def _of_replay(stream: str) -> Iterator[None]:
 
 
 def _fingerprint(path: Path) -> Iterator[tuple[int, ...] | None]:
-    """Yield the values that change when a file or a folder's file changes."""
+    """Yield inode, size and times of a file, or of all files in a folder.
+
+    None stands for a file without them, such as a missing one.
+    """
     for part in [path, *(sorted(path.rglob("*")) if path.is_dir() else ())]:
         try:
             stat = part.stat()
-        except OSError:  # whoever reads it says so
+        except OSError:  # the reader of the file reports the problem
             yield None
         else:
             yield stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns

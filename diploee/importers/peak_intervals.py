@@ -22,10 +22,14 @@ _EXPECTED = (
 
 
 def read_peak_intervals(path: Path | str) -> list[NamedSpan]:
-    """Read the intervals of system peaks."""
+    """Read the intervals of a system's peaks from a CSV or Parquet file.
+
+    The file has a start and an end, or a start and a duration [min], per row; intervals
+    must not overlap.
+    """
     sheet = read_sheet(path, _EXPECTED)
-    known = ("start", "end", "duration_min", "name")
-    names = ["start", *(name for name in known[1:] if sheet.has(name))]
+    columns = ("start", "end", "duration_min", "name")
+    names = ["start", *(name for name in columns[1:] if sheet.has(name))]
     if ("end" in names) == ("duration_min" in names):
         raise LogFormatError(
             f"{sheet.header}: found {one_of(sheet.names)}, expected one of 'end' and "
@@ -40,8 +44,10 @@ def read_peak_intervals(path: Path | str) -> list[NamedSpan]:
     start = _stamps(table, "start")
     if "end" in names:
         end = _stamps(table, "end")
-        like = end.is_aware == start.is_aware
-        fail_values(table, "end", like, "an offset from UTC as the start has, or none")
+        is_alike = end.is_aware == start.is_aware
+        fail_values(
+            table, "end", is_alike, "an offset from UTC as the start has, or none"
+        )
         end_us = end.us
     else:
         end_us = start.us + np.rint(
@@ -50,10 +56,10 @@ def read_peak_intervals(path: Path | str) -> list[NamedSpan]:
     titles = texts(table, "name") if "name" in names else [""] * len(table)
     fail_values(table, "start", start.us < end_us, "a time before the interval's end")
     order = np.argsort(start.us, kind="stable")
-    before_us = np.empty_like(end_us)
-    before_us[order] = np.append(start.us.min(), end_us[order[:-1]])
-    words = "a time after the interval before, as each is counted once"
-    fail_values(table, "start", start.us >= before_us, words)
+    previous_us = np.empty_like(end_us)
+    previous_us[order] = np.append(start.us.min(), end_us[order[:-1]])
+    expected = "a time after the interval before, as each is counted once"
+    fail_values(table, "start", start.us >= previous_us, expected)
     zone = start.zone()
     return [
         NamedSpan(

@@ -23,23 +23,23 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class FileFormat(Generic[R]):
-    """A format of job logs or of request traces."""
+    """A file format of job logs or request traces, with its detector and reader."""
 
     name: str  # as users write it, such as ``"swf"``
-    title: str  # what it is, for lists and errors
-    # Whether a file looks like one; cheap, from its first lines
+    title: str  # description for lists and errors
+    # Cheap test of a file's first lines for this format
     recognises: Callable[[TextLines], bool]
-    read: R  # reads a file
+    read: R  # reader of a file
 
 
 class Formats(Registry[FileFormat[R]]):
-    """Formats of files by name; of several that recognise a file the first is taken."""
+    """Registry of file formats by name; the first that recognises a file is used."""
 
     def recognised(self, text: TextLines, remedy: str = "") -> FileFormat[R]:
-        """Return the format of a text, else say what to do."""
-        for known in self.values():
-            if known.recognises(text):
-                return known
+        """Return the first format that recognises a text, or fail with a remedy."""
+        for form in self.values():
+            if form.recognises(text):
+                return form
         text.fail(
             text.start_line,
             f"not a {self._what} of a known format, the first line is "
@@ -56,7 +56,7 @@ def has_columns(*names: str) -> Callable[[TextLines], bool]:
 def leave_out(
     kept: BoolArray, causes: Iterable[tuple[str, BoolArray]], dropped: Counter[str]
 ) -> None:
-    """Take rows out of those kept, and count them by the first cause that applies."""
+    """Clear dropped rows in the mask `kept`, and count them by their first cause."""
     for cause, mask in causes:
         dropped[cause] += int(np.count_nonzero(kept & mask))
         kept &= ~mask

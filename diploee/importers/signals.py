@@ -33,17 +33,17 @@ _LEAST = {"price": -1e9, "carbon": 0.0, "cap": 0.0}
 
 @dataclass(frozen=True)
 class _SignalFormat:
-    """The columns of a format, as patterns of their names."""
+    """A signal file format: regular expressions that match its column names."""
 
-    name: str  # its name
+    name: str
     time: str  # column of the times
-    value: str = ""  # column of the values; the only other one where there is none
+    value: str = ""  # column of the values; if empty, the only other column
     place: str = ""  # column of zones, nodes or locations
-    # A column that tells several kinds of rows apart, and the one that is read
+    # Column of the kinds of rows, and the kind that is read
     kind: str = ""
     of_kind: str = ""
-    zone: str = ""  # zone of stamps without an offset
-    # Format of the stamps, but for their seconds; ISO 8601 where there is none
+    zone: str = ""  # time zone of timestamps without an offset
+    # Format of the timestamps up to the minutes; ISO 8601 if empty
     time_format: str = ""
 
 
@@ -74,21 +74,21 @@ FORMATS = (
     ),
     _SignalFormat("gridstatus", "Interval Start", "LMP", "Location"),
 )
-"""Formats that are recognised by their header; of alternatives the first that a file
-has."""
+"""Signal formats recognised by their header, in the order of the tests."""
 ANY = _SignalFormat("", f"({'|'.join(TIMES)}).*")
 
 ENDING_STEP_MS = 5 * MS_PER_MIN
-"""ASSUMPTION: NYISO stamps five-minute prices at their end [M], hourly ones at their
-begin [S]."""
+"""Step of NYISO prices that are stamped at the interval's end [ms].
+
+ASSUMPTION: five-minute prices are stamped at their end [M], hourly prices at their
+start [S]."""
 
 
 def read_signal(path: Path | str, name: SignalName, spec: SignalFile) -> Signal:
-    """Read a signal from a file; its times are ms since 1970 in UTC.
+    """Read a signal from a file, with times in ms since 1970 UTC.
 
-    Rows may be in any order. A value that is missing, a time that comes twice, and of
-    prices and carbon intensities a gap are refused; the values of a cap hold until the
-    next.
+    Rows may be in any order. Missing values and repeated times are refused, and so are
+    gaps in prices and carbon intensities. A cap applies until the next value.
     """
     sheet = read_sheet(path, "a column of times and one of values")
     form = _format(sheet, spec)
@@ -118,8 +118,8 @@ def read_signal(path: Path | str, name: SignalName, spec: SignalFile) -> Signal:
             raise LogFormatError(
                 f"{table.path}: one row, expected two or more, which tell the step"
             )
-        result, count = np.unique(steps_ms, return_counts=True)
-        step_ms = int(result[np.argmax(count)])  # the most frequent one
+        step_sizes_ms, count = np.unique(steps_ms, return_counts=True)
+        step_ms = int(step_sizes_ms[np.argmax(count)])  # the most frequent step
         if form.name == "nyiso" and step_ms == ENDING_STEP_MS:
             times_ms = times_ms - step_ms
         end_ms = int(times_ms[-1]) + step_ms
@@ -137,7 +137,7 @@ def read_signal(path: Path | str, name: SignalName, spec: SignalFile) -> Signal:
 
 
 def _format(sheet: HeaderTable, spec: SignalFile) -> _SignalFormat:
-    """Return the format of a file, `ANY` where it is none of them."""
+    """Return the signal format of a file, `ANY` if its header matches no format."""
     if spec.format is not None:
         return next((form for form in FORMATS if form.name == spec.format), ANY)
     for form in FORMATS:
@@ -147,18 +147,15 @@ def _format(sheet: HeaderTable, spec: SignalFile) -> _SignalFormat:
 
 
 def _find(sheet: HeaderTable, patterns: str) -> str:
-    """Return the first column that a pattern means, whatever its case.
-
-    Empty for none.
-    """
-    result = (
+    """Return the first column name that matches a pattern in any case, else empty."""
+    matches = (
         n for n in sheet.names if patterns and re.fullmatch(patterns, n, re.IGNORECASE)
     )
-    return next(result, "")
+    return next(matches, "")
 
 
 def _rows(sheet: HeaderTable, form: _SignalFormat, spec: SignalFile) -> ReadTable:
-    """Return the columns ``time`` and ``value`` of the rows that are meant."""
+    """Return ``time`` and ``value`` of the rows of the requested kind and place."""
     time = _find(sheet, form.time) or (TIMES[0] if form is ANY else form.time)
     others = [name for name in sheet.names if name != time]
     value = spec.column or _find(sheet, form.value) or form.value
@@ -167,10 +164,10 @@ def _rows(sheet: HeaderTable, form: _SignalFormat, spec: SignalFile) -> ReadTabl
             f"{sheet.header}: {len(others)} columns beside the time (found: "
             f"{listed(others)}), expected one; name it as column"
         )
-    wanted = {"time": time, "value": value or others[0]}
-    result = {"place": _find(sheet, form.place), "kind": _find(sheet, form.kind)}
-    wanted |= {key: name for key, name in result.items() if name}
-    table = sheet.read(wanted, "a signal")
+    columns = {"time": time, "value": value or others[0]}
+    optional = {"place": _find(sheet, form.place), "kind": _find(sheet, form.kind)}
+    columns |= {key: name for key, name in optional.items() if name}
+    table = sheet.read(columns, "a signal")
     if "kind" in table:
         table = table.take(_words(table, "kind") == form.of_kind)
     table = _of_place(table, spec.place)
@@ -187,13 +184,14 @@ def _words(table: ReadTable, key: str) -> np.ndarray[tuple[int], np.dtype[np.obj
 
 
 def _of_place(table: ReadTable, place: str | None) -> ReadTable:
-    """Return the rows of a place; without one, there must be one place alone."""
+    """Return the rows of a place; without a place, the file must have only one."""
     names = _words(table, "place") if "place" in table else np.array([], dtype=object)
-    known = list(dict.fromkeys(names.tolist()))
-    if place not in known and (place is not None or len(known) > 1):
-        near = did_you_mean(place or "", known)
+    places = list(dict.fromkeys(names.tolist()))
+    if place not in places and (place is not None or len(places) > 1):
+        near = did_you_mean(place or "", places)
         raise LogFormatError(
-            f"{table.path}: rows of {len(known):,} places ({one_line(one_of(known))}), "
+            f"{table.path}: rows of {len(places):,} places "
+            f"({one_line(one_of(places))}), "
             f"expected place to be one of them{one_line(near)}"
         )
     return table if place is None else table.take(names == place)
@@ -222,18 +220,19 @@ def _utc_ms(table: ReadTable, form: _SignalFormat, spec: SignalFile) -> Int64Arr
 
 
 def _of_zone(local_ms: Int64Array, zone: str) -> Int64Array:
-    """Return local times as UTC.
+    """Return local times of a zone as UTC times [ms since 1970].
 
-    Of an hour that comes twice, the second is behind the first.
+    In the repeated hour at the end of summer time, a row at or before the time of the
+    previous row belongs to the second pass.
     """
     utc_ms = Zone(zone).utc_ms(local_ms).copy()
     naive = pa.array(local_ms).cast(pa.timestamp("ms"))
     latest = pc.assume_timezone(naive, zone, ambiguous="latest", nonexistent="latest")
     later_ms = np.asarray(latest.cast(pa.int64()), dtype=np.int64)
-    second, before_ms, before = False, 0, -2
+    second, previous_ms, previous = False, 0, -2
     for row in np.flatnonzero(later_ms != utc_ms).tolist():
-        second = row == before + 1 and (second or local_ms[row] <= before_ms)
-        before_ms, before = local_ms[row], row
+        second = row == previous + 1 and (second or local_ms[row] <= previous_ms)
+        previous_ms, previous = local_ms[row], row
         if second:
             utc_ms[row] = later_ms[row]
     return utc_ms

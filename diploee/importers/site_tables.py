@@ -19,7 +19,10 @@ from diploee.importers.text.values import Number, fail_values, numbers
 
 
 def read_cooling_points(path: Path) -> tuple[Point, ...]:
-    """Read points of temperature, load and cooling power over IT power."""
+    """Read measured points of a cooling table, in the columns of `LIMITS`.
+
+    Each point has temperature, load, and cooling power per IT power.
+    """
     what = "a table of measured cooling"
     table = read_sheet(path, what).read(list(LIMITS), what)
     columns = (
@@ -33,9 +36,10 @@ OF_REACTIVE = ("p_mw", "q_mvar")
 
 
 def read_reactive_table(path: Path) -> tuple[Float64Array, Float64Array]:
-    """Read a CSV with the header ``p_mw,q_mvar``.
+    """Read a table of reactive power Q [Mvar] over active power P [MW] of an export.
 
-    Lines that start with ``#`` are comments.
+    The CSV file has the header ``p_mw,q_mvar``; lines that start with ``#`` are
+    comments.
     """
     what = f"a table '{','.join(OF_REACTIVE)}'"
     table = read_sheet(path, what).read(OF_REACTIVE, what)
@@ -59,9 +63,11 @@ EVENT = {
     "frequency_hz": Number(100.0, above=0.0, may_miss=False),
 }
 SAME_PU = 1e-6
-"""Voltages closer than this are one; a measured wave's RMS varies by its rounding."""
+"""Voltage difference up to which two voltages count as equal [pu].
+
+The RMS of a measured wave varies by its rounding."""
 MIN_SAMPLES = 8
-"""ASSUMPTION: samples of a cycle from which on an RMS is one."""
+"""Minimum samples per cycle for an RMS value of a wave (ASSUMPTION)."""
 
 
 Floats = tuple[float, ...]
@@ -70,16 +76,16 @@ Floats = tuple[float, ...]
 def read_voltage(
     path: Path,
 ) -> tuple[Floats, Floats, bool, tuple[tuple[float, float], ...]]:
-    """Read a table of a voltage or its wave, and the frequency, over time.
+    """Read a table of RMS voltage or voltage waveform, and frequency, over time.
 
-    Returns stamps and voltages, if these are RMS of half cycles, and stamps with their
-    frequencies.
+    Returns times [s], voltages [pu], True if the voltages are half-cycle RMS values of
+    a waveform, and pairs of time [s] and frequency [Hz].
     """
     what = "a table 't_s,voltage_pu[,frequency_hz]'"
     sheet = read_sheet(path, what)
-    of = "waveform_pu" if sheet.has("waveform_pu") else "voltage_pu"
+    quantity = "waveform_pu" if sheet.has("waveform_pu") else "voltage_pu"
     has_hz = sheet.has("frequency_hz")
-    names = ("t_s", of, *(["frequency_hz"] if has_hz else []))
+    names = ("t_s", quantity, *(["frequency_hz"] if has_hz else []))
     table = sheet.read(names, what)
     if not len(table):
         raise InputError(f"{path}: has no rows, expected a voltage from each time on")
@@ -92,9 +98,9 @@ def read_voltage(
         "more than in the row before",
     )
     frequency = tuple(
-        zip(stamps.tolist(), *(of_hz.tolist() for of_hz in hz), strict=True)
+        zip(stamps.tolist(), *(column.tolist() for column in hz), strict=True)
     )
-    if of == "waveform_pu":
+    if quantity == "waveform_pu":
         nominal_hz = hz[0][0] if hz else 60.0
         longest_s = 1 / nominal_hz / MIN_SAMPLES
         if (
@@ -112,7 +118,7 @@ def read_voltage(
     return (
         tuple(stamps[keep].tolist()),
         tuple(values[keep].tolist()),
-        of == "waveform_pu",
+        quantity == "waveform_pu",
         frequency if has_hz else (),
     )
 
@@ -120,9 +126,10 @@ def read_voltage(
 def half_cycle_rms(
     time_s: Float64Array, wave: Float64Array, hz: float
 ) -> tuple[Float64Array, Float64Array]:
-    """Return the RMS over a cycle, renewed each half cycle at its end, and its stamps.
+    """Return end times [s] and one-cycle RMS values [pu], updated each half cycle.
 
-    IEC 61000-4-30's Urms(1/2), from memory; 1 is the RMS of a wave of amplitude 1.
+    ``U = sqrt(2 / n * sum(u_i^2, i = 1..n))`` with the n samples u_i of a cycle, so a
+    sine of amplitude 1 has the value 1: Urms(1/2) of IEC 61000-4-30, from memory.
     """
     n = round(1 / hz / np.diff(time_s).mean())
     energy = np.concatenate([[0.0], np.cumsum(wave**2)])

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 MIN_PER_DAY = HOURS_PER_DAY * S_PER_MIN
 MAX_REASON_LENGTH = 200
-"""Characters of another package's message."""
+"""Maximum length of a quoted message of another package [characters]."""
 
 _LIMITS = {
     "dry-bulb temperature [deg C]": (-70.0, 70.0),
@@ -43,23 +43,26 @@ _LIMITS = {
     "relative humidity [%]": (0.0, 110.0),
     "pressure [Pa]": (31_000.0, 120_000.0),
 }
-"""Limits of EPW [M]; the codes of missing values (99.9, 999, 999999, -9900) lie
-outside."""
+"""Lowest and highest valid values by quantity, from EPW [M].
+
+The codes of missing values (99.9, 999, 999999, -9900) are outside of these limits."""
 
 MAX_IRRADIANCE_W_M2, MAX_WIND_M_S = 2_000.0, 100.0
-"""More than under any cloud's edge or storm; the codes of missing values lie above."""
+"""Maximum valid irradiance [W/m2] and wind speed [m/s].
+
+They are above any cloud-edge or storm value, and below the codes of missing values."""
 
 
 class _Format(NamedTuple):
-    """A format by pvlib's reader, and how to take what it reads."""
+    """A weather file format: pvlib's reader, and the columns of the reader's table."""
 
     name: str
-    reader: str  # of pvlib
-    n_head: int  # lines of its head
-    zone: str  # of its head
+    reader: str  # function in `pvlib.iotools`
+    n_head: int  # number of header lines
+    zone: str  # header key of the time zone
     pressure: tuple[str, float]  # column, and its unit [Pa]
     time: tuple[str, ...]  # columns of month, day, hour and minute, or date and time
-    # Of what a record of irradiance is the mean of, from its stamp, in records
+    # Middle of a record's irradiance interval, from its timestamp [records]
     middle: float
 
 
@@ -80,11 +83,11 @@ _FORMATS = {
 
 
 def _minutes(form: _Format, data: pd.DataFrame) -> Int64Array:
-    """Return minutes since a leap year's beginning.
+    """Return the records' times since the start of a leap year [min].
 
-    A month that does not exist is far off. Records of hours 1 to 24 hold at their end,
-    or at the minute of its parts; the minute of an hourly one, 0, 60 or any, says
-    nothing.
+    An invalid month gives a time out of the year. EPW numbers hours from 1 to 24, by
+    their ends; the minute counts in files with several records per hour only, as hourly
+    files have 0, 60 or any minute.
     """
     fields = data[list(form.time)]
     if len(form.time) == 2:
@@ -95,30 +98,32 @@ def _minutes(form: _Format, data: pd.DataFrame) -> Int64Array:
         n_hours = len(fields.iloc[:, :3].drop_duplicates())
         is_hourly = len(data) < 2 * n_hours
         hour, minute = (hour, 0 * minute) if is_hourly else (hour - hour.min(), minute)
-    before = np.append(DAYS_BEFORE_MONTH, -LEAP_DAYS)[np.clip(month, 0, 13) - 1]
+    past_days = np.append(DAYS_BEFORE_MONTH, -LEAP_DAYS)[np.clip(month, 0, 13) - 1]
     return np.asarray(
-        (before + day - 1) * MIN_PER_DAY + hour * S_PER_MIN + minute, dtype=np.int64
+        (past_days + day - 1) * MIN_PER_DAY + hour * S_PER_MIN + minute, dtype=np.int64
     )
 
 
 def read_weather(path: Path) -> WeatherYear:
-    """Read a year of weather; the format is recognised by the first lines.
+    """Read a year of weather from a file in EPW, TMY3 or NSRDB format.
 
     Parameters
     ----------
     path : pathlib.Path
-        File in EPW, TMY3 or the form of the National Solar Radiation Database.
+        File in EPW, TMY3 or the CSV format of the National Solar Radiation Database
+        (NSRDB); the first lines show the format.
 
     Notes
     -----
-    Records of EPW and TMY3 hold at the end of their hour, or part of one ("at the time
-    indicated" [NREL/TP-581-43156]), those of the National Solar Radiation Database at
-    their stamp; their irradiance is of the hour or part that ends, or about the stamp.
+    Records of EPW and TMY3 apply at the end of their interval, an hour or an even part
+    of an hour ("at the time indicated" [NREL/TP-581-43156]); their irradiance is the
+    mean of that interval. Records of NSRDB apply at their timestamp, with the
+    irradiance of the interval around the timestamp.
     """
     data = unpacked(path, read_bytes(path))
     try:
         data.decode()
-    except UnicodeDecodeError:  # places' names in older files
+    except UnicodeDecodeError:  # place names in older files
         data = data.decode("latin-1").encode()
     text = text_of(path, data, "a year of weather")
     form = _FORMATS[_format_of(text)]
@@ -175,22 +180,22 @@ def read_weather(path: Path) -> WeatherYear:
 
 
 def read_design(path: Path) -> dict[str, float] | None:
-    """Return the design conditions in the head of an EPW file.
+    """Return the design temperatures in the header of an EPW file [deg C].
 
-    None where there are none known. Dry and wet bulb [deg C] exceeded in 0.4 % of all
-    hours, the dry bulb that comes back once in 20 years, and the highest wet bulb on
-    record. The order is that of ASHRAE's handbooks: of 2009 and 2013 with the highest
-    wet bulb among the extremes, of 2017 and 2021 behind the cooling conditions [S:
-    files of Denver and Munich].
+    Dry bulb and wet bulb exceeded in 0.4 % of all hours, the dry bulb with a return
+    period of 20 years, and the highest wet bulb on record; None if the header has none.
+    The order of the fields is from ASHRAE's handbooks: the editions of 2009 and 2013
+    have the highest wet bulb among the extremes, the editions of 2017 and 2021 after
+    the cooling conditions [S: files of Denver and Munich].
     """
     first, second = [*read_bytes(path)[:4096].decode("latin-1").split("\n"), "", ""][:2]
     parts = [part.strip() for part in second.split(",")]
     if not (first.startswith("LOCATION,") and {"Cooling", "Extremes"} <= set(parts)):
         return None
-    at, end = parts.index("Cooling") + 1, parts.index("Extremes")
+    start, end = parts.index("Cooling") + 1, parts.index("Extremes")
     try:
         cooling, extremes = (
-            list(map(float, of)) for of in (parts[at:end], parts[end + 1 :])
+            list(map(float, fields)) for fields in (parts[start:end], parts[end + 1 :])
         )
     except ValueError:
         return None
@@ -206,7 +211,7 @@ def read_design(path: Path) -> dict[str, float] | None:
 
 
 def _sun(frame: pd.DataFrame, head: dict[str, Any], lines: Int64Array) -> SunYear | str:
-    """Return irradiance and wind of the file's records, or why it has none."""
+    """Return irradiance and wind of the records, or the reason for missing ones."""
     import pandas as pd
 
     names = ("ghi", "dni", "dhi", "wind_speed")
@@ -263,10 +268,10 @@ def _pvlib(path: Path) -> ModuleType:
 
 @contextmanager
 def _naming_the_file(text: TextLines, form: _Format) -> Iterator[None]:
-    """Name the file in whatever pvlib and pandas raise about it."""
+    """Convert errors of pvlib and pandas to `LogFormatError` with the file's name."""
     try:
         with warnings.catch_warnings():
-            # Of odd values, which are refused with their line
+            # Warnings of odd values, which are refused below with their line
             warnings.simplefilter("ignore")
             yield
     except (
@@ -287,7 +292,7 @@ def _naming_the_file(text: TextLines, form: _Format) -> Iterator[None]:
 def _checked_times(
     text: TextLines, found_min: Int64Array, lines: Int64Array
 ) -> tuple[int, Int64Array]:
-    """Return the minute of the first record, and the days; fails at the first gap."""
+    """Return the first record's minute and the days' numbers, or fail at a gap."""
     n = found_min.size
     step = int(found_min[1] - found_min[0]) if n > 1 else 0
     if not (
@@ -331,8 +336,8 @@ def _date(minute: int) -> str:
         return "no date"
     if minute == LEAP_DAYS * MIN_PER_DAY:  # the end of the last hour
         return "month 12, day 31, 24:00"
-    at = datetime(2000, 1, 1) + timedelta(minutes=minute)
-    return f"month {at.month}, day {at.day}, {at:%H:%M}"
+    time = datetime(2000, 1, 1) + timedelta(minutes=minute)
+    return f"month {time.month}, day {time.day}, {time:%H:%M}"
 
 
 def _values(

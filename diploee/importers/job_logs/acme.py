@@ -35,7 +35,7 @@ OPTIONAL = {"type": "type"}
 
 
 def read(text: TextLines, options: JobLogOptions) -> RawLog:
-    """Read a job trace of AcmeTrace."""
+    """Read the rows of an AcmeTrace job trace (clusters Seren and Kalos, or Helios)."""
     table = read_job_columns(
         read_header(text), COLUMNS, OPTIONAL, "an AcmeTrace job trace"
     )

@@ -69,19 +69,19 @@ _ROW_WITHOUT_HEADER = re.compile(
     r"\w+,\w+,[\d.]*,(Terminated|Failed|Running|Waiting),([^,]*,){5}[^,]*"
 )
 _WORST_FIRST = ("failed", "other", "completed")
-"""Of the states of a job's tasks, the first in this order is the job's."""
+"""Order of task states; the job's state is the first state among its tasks' states."""
 _STATES = np.array([STATES.index(state) for state in _WORST_FIRST])
 _RANKS = np.array([_WORST_FIRST.index(s) if s in _WORST_FIRST else 1 for s in STATES])
 
 
 def recognises(text: TextLines) -> bool:
-    """Return True if the first line is a header or row of the task table."""
+    """Return True if the first line is a header or row of `pai_task_table`."""
     named = {"job_name", "inst_num", "plan_gpu"} <= header_words(text)
     return named or _ROW_WITHOUT_HEADER.fullmatch(text.first_row.strip()) is not None
 
 
 def read(text: TextLines, options: JobLogOptions) -> RawLog:
-    """Read the task table of Alibaba's trace of 2020."""
+    """Read the task table of Alibaba's trace of 2020, and merge tasks into jobs."""
     import pandas as pd
 
     sheet = read_header(text)
@@ -114,8 +114,8 @@ def read(text: TextLines, options: JobLogOptions) -> RawLog:
     )
     named = tasks[tasks["job"] >= 0]
     different = named.drop_duplicates()
-    of_job = different.groupby("job")
-    jobs = of_job.agg({"start": "min", "end": "max", "gpus": "sum", "rank": "min"})
+    per_job = different.groupby("job")
+    jobs = per_job.agg({"start": "min", "end": "max", "gpus": "sum", "rank": "min"})
     has_end = different["job"].map(jobs["end"].notna())
     without_end = different["end"].isna() & has_end
     start_ms, end_ms = (
@@ -127,7 +127,7 @@ def read(text: TextLines, options: JobLogOptions) -> RawLog:
             end_ms=end_ms,
             n_gpus=jobs["gpus"].to_numpy(),
             state_id=_STATES[jobs["rank"]],
-            type_id=different.loc[of_job["gpus"].idxmax(), "task"].to_numpy(np.int32),
+            type_id=different.loc[per_job["gpus"].idxmax(), "task"].to_numpy(np.int32),
         ),
         types=task_names,
         job_ids=job.dictionary.take(arrow_numbers(jobs.index.to_numpy(np.int64))),

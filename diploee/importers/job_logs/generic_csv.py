@@ -76,8 +76,9 @@ USUAL_NAMES: Mapping[str, tuple[str, ...]] = {
     "name": ("name", "job_name"),
 }
 ALIKE = 2.0
-"""Durations may hold a wait or leave out a pause: within this factor of end less start
-a unit is theirs."""
+"""Maximum factor between durations and end minus start for a unit to be accepted.
+
+Durations may include a wait or exclude a pause."""
 _NEEDED = (("submit", "start"), ("duration", "end"), ("nodes", "gpus"))
 
 
@@ -91,16 +92,16 @@ def recognises(text: TextLines) -> bool:
 
 
 def read(text: TextLines, options: JobLogOptions) -> RawLog:
-    """Read a plain table of jobs."""
+    """Read a CSV table of jobs by the user's column names, or the usual ones."""
     sheet = read_header(text, DELIMITERS)
     mapped = options.columns or {}
     table = read_job_columns(sheet, _columns(sheet, mapped), {}, "a table of jobs")
     ms, clock = stamps_ms(table, TIME_KEYS, options)
     unit = options.duration_unit or _duration_unit(table, ms, clock["time_unit"])
     ms["run"] = spans_ms(table, "duration", unit)
-    of_requested = unit_in(table.names.get("requested_time", "")) or unit
+    requested_unit = unit_in(table.names.get("requested_time", "")) or unit
     ms["requested"] = spans_ms(
-        table, "requested_time", options.duration_unit or of_requested
+        table, "requested_time", options.duration_unit or requested_unit
     )
     run_time = RunTime.SPAN if mapped.get("end") else RunTime.SHORTER
     run_time = RunTime.LOGGED if mapped.get("duration") else run_time
@@ -111,26 +112,28 @@ FORMAT = JobLogFormat("csv", "plain CSV table with named columns", recognises, r
 
 
 def _columns(sheet: HeaderTable, mapped: Mapping[Any, str]) -> dict[str, str]:
-    """Return the name of the column of each key that there is."""
-    result = {
+    """Return column names by key: the user's, else the usual names in the header."""
+    usual_columns = {
         key: next((name for name in usual if sheet.has(name)), "")
         for key, usual in USUAL_NAMES.items()
     }
-    column_of = {key: name for key, name in (result | dict(mapped)).items() if name}
+    columns = {
+        key: name for key, name in (usual_columns | dict(mapped)).items() if name
+    }
     for keys in _NEEDED:
-        if not any(key in column_of for key in keys):
+        if not any(key in columns for key in keys):
             raise InputError(
                 f"{sheet.path}: no column for '{keys[0]}' or '{keys[1]}', expected one "
                 f"of them; name it{option(f'--column {keys[0]}=NAME')}, such as "
                 f"columns: {{{keys[0]}: {shown(sheet.names[0])}}}"
             )
-    return column_of
+    return columns
 
 
 def _duration_unit(
     table: ReadTable, ms: Mapping[str, Int64Array], time_unit: TimeUnit | None
 ) -> TimeUnit:
-    """Return the durations' unit, by their name, starts and ends, or size."""
+    """Return the unit of durations by column name, by start and end, or by size."""
     if "duration" not in table or is_clocked(table, "duration"):
         return "s"
     named = unit_in(table.names["duration"])
@@ -138,10 +141,10 @@ def _duration_unit(
         return named
     values = numbers(table, "duration")
     begin = np.where(ms["start"] == MISSING_MS, ms["submit"], ms["start"])
-    known = (begin != MISSING_MS) & (ms["end"] > begin) & (values > 0)
-    if known.any():
-        us = 1000 * np.median((ms["end"] - begin)[known] / values[known])
-        unit = min(US_PER_UNIT, key=lambda of: abs(log10(us / US_PER_UNIT[of])))
+    has_both = (begin != MISSING_MS) & (ms["end"] > begin) & (values > 0)
+    if has_both.any():
+        us = 1000 * np.median((ms["end"] - begin)[has_both] / values[has_both])
+        unit = min(US_PER_UNIT, key=lambda unit: abs(log10(us / US_PER_UNIT[unit])))
         if 1 / ALIKE < us / US_PER_UNIT[unit] < ALIKE:
             return unit
     median = (

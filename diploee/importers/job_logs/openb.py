@@ -39,14 +39,14 @@ COLUMNS = {
 OPTIONAL = {"type": "qos"}
 
 
-# A pod list needs none
+# A pod list needs no options
 def read(text: TextLines, options: JobLogOptions) -> RawLog:  # noqa: ARG001
-    """Read a pod list of Alibaba's trace of 2023."""
+    """Read a pod list of Alibaba's trace of 2023 (openb), one job per pod."""
     what = "a pod list of Alibaba's 2023 trace"
     table = read_job_columns(read_header(text), COLUMNS, OPTIONAL, what)
     ms = {key: times_ms(table, key) for key in ("submit", "start", "end")}
-    whole, share = numbers(table, "gpus", COUNT), numbers(table, "share", COUNT) / 1000
-    n_gpus = np.where((whole == 1) & (share > 0), share, whole)
+    whole, part = numbers(table, "gpus", COUNT), numbers(table, "share", COUNT) / 1000
+    n_gpus = np.where((whole == 1) & (part > 0), part, whole)
     return raw_log(
         table, ms, columns={"n_gpus": n_gpus, "n_nodes": np.ones(len(table))}
     )

@@ -59,7 +59,7 @@ class _Attempt(Record):
     detail: list[_Server] | None = None
 
     def width(self) -> tuple[float, float]:
-        """Return an attempt's different servers and their GPUs (NaN: not listed)."""
+        """Return the numbers of distinct servers and of GPUs, NaN if not listed."""
         if not self.detail:
             return np.nan, np.nan
         n_gpus = sum(len(server.gpus or ()) for server in self.detail)
@@ -74,12 +74,12 @@ class _Job(Record):
 
 
 def recognises(text: TextLines) -> bool:
-    """Return True if the text begins as a JSON list of jobs with Philly's keys."""
+    """Return True if the text starts as a JSON list of jobs with Philly's keys."""
     return _START.match(text.head.lstrip()) is not None
 
 
 def read(text: TextLines, options: JobLogOptions) -> RawLog:
-    """Read Philly's `cluster_job_log`."""
+    """Read Philly's `cluster_job_log` (JSON), and merge attempts into jobs."""
     import pandas as pd
 
     jobs = parse_json(
@@ -93,7 +93,7 @@ def read(text: TextLines, options: JobLogOptions) -> RawLog:
         )
 
     def where(job: int) -> str:
-        """Return the line of a job by its id, else its number."""
+        """Return file and line of a job's id, or the job's index if not found."""
         offset = text.data.find(
             json.dumps(jobs[job].jobid, ensure_ascii=False).encode()
         )
@@ -115,24 +115,26 @@ def read(text: TextLines, options: JobLogOptions) -> RawLog:
     submissions, clock = stamps_ms(table, ("submitted_time",), options)
     noted = clock.pop("noted", {})
     rows = [attempt for job in jobs for attempt in job.attempts or ()]
-    of_job = np.repeat(np.arange(len(jobs)), [len(job.attempts or ()) for job in jobs])
+    job_index = np.repeat(
+        np.arange(len(jobs)), [len(job.attempts or ()) for job in jobs]
+    )
     edges, _ = stamps_ms(
-        table_of(rows, lambda row: where(of_job[row]), *EDGES), EDGES, options
+        table_of(rows, lambda row: where(job_index[row]), *EDGES), EDGES, options
     )
     start_ms, end_ms = (edges[name] for name in EDGES)
     has_start = start_ms != MISSING_MS
     is_whole = has_start & (end_ms >= start_ms)
     widths = np.array([attempt.width() for attempt in rows], dtype=np.float64)
     attempts = pd.DataFrame(
-        widths.reshape(-1, 2), columns=["nodes", "gpus"], index=of_job
+        widths.reshape(-1, 2), columns=["nodes", "gpus"], index=job_index
     ).assign(
         start=np.where(has_start, start_ms, np.nan),
         run=np.where(is_whole, end_ms - start_ms, np.nan),
         runs=has_start & (end_ms == MISSING_MS),
     )
-    of_each, every = attempts.groupby(level=0), range(len(jobs))
-    first = of_each["start"].min()
-    total = of_each["run"].sum(min_count=1).mask(of_each["runs"].last())
+    per_job, every = attempts.groupby(level=0), range(len(jobs))
+    first = per_job["start"].min()
+    total = per_job["run"].sum(min_count=1).mask(per_job["runs"].last())
     start_ms, run_ms = (
         ms.reindex(every).fillna(MISSING_MS).to_numpy(np.int64) for ms in (first, total)
     )

@@ -43,12 +43,14 @@ from diploee.loads.jobs.job_log import MISSING_MS, STATES
 from diploee.scenario.log_replay import GpusPerNode, LogReading
 
 COUNT = Number(1e9, none=-1)
+"""Valid counts of nodes, GPUs or processors; -1 means missing."""
 ENERGY_J = Number(1e15, none=-1)
+"""Valid energy of a job [J], up to 278 GWh; -1 means missing."""
 LABELS = ("user", "account", "name")
-"""Who submitted a job, for which account and by which name."""
+"""Columns of text labels of a job: user, account and job name."""
 REPEATED_ROW = "repeated row"
 MAX_TIME_S = 1e11
-"""Beyond these (278 GWh; 3,000 years) a value is a mistake, and refused."""
+"""Maximum times [s] (3,000 years); larger values are refused as mistakes."""
 
 STATE_WORDS = {
     "completed": "completed complete cd success successful succeeded pass passed finished done "  # noqa: E501
@@ -57,7 +59,7 @@ STATE_WORDS = {
     "cancelled": "cancelled canceled cancel ca killed aborted stopped deleted",
     "timeout": "timeout to deadline dl timed_out",
 }
-"""Words that logs use for `STATES`; all others are ``"other"``."""
+"""Words in logs for each of `STATES`; all other words mean ``"other"``."""
 
 OTHER = STATES.index("other")
 _STATE_OF = {
@@ -71,11 +73,11 @@ NUMERIC_TIMES: Mapping[str, Counting] = {
     "unix-ms": Counting("ms", is_relative=False),
     "%s": Counting("s", is_relative=False),
 }
-"""Formats of times that are numbers."""
+"""Time formats for numbers, with their unit and origin."""
 
 
 class JobLogOptions(LogReading):
-    """How to read a job log; see `diploee.importers.read_job_log`."""
+    """Options for reading a job log; see `diploee.importers.read_job_log`."""
 
     pool_gpus_per_node: GpusPerNode | None = unset(
         "GPUs of a node of the pool that the jobs are for: taken where gpus_per_node "
@@ -84,7 +86,7 @@ class JobLogOptions(LogReading):
 
     @property
     def zone(self) -> Zone | None:
-        """The zone that the user gave."""
+        """Time zone specified by the user, None if absent."""
         return (
             None
             if self.utc_offset is None
@@ -93,7 +95,7 @@ class JobLogOptions(LogReading):
 
 
 class RunTime(Enum):
-    """Which run time counts where a log also has starts and ends."""
+    """Choice of run time for a log that has run times, starts and ends."""
 
     LOGGED = "the logged one, as its format or the user's column says"
     SPAN = "end less start, the user's columns"
@@ -102,18 +104,17 @@ class RunTime(Enum):
 
 @dataclass(frozen=True, eq=False)
 class RawJobs(Table):
-    """Raw rows of a job log, in the order of the file.
+    """Raw rows of a job log in file order, before the rules of all formats.
 
     Attributes
     ----------
     start_ms, submit_ms, end_ms, run_ms, requested_ms
-        Times [ms]: start, submission, end, logged run time (zero or negative as well),
-        and the run time that was requested (0 if none); `MISSING_MS` where the log has
-        none.
+        Start, submission, end, logged run time (zero or negative values included), and
+        requested run time (0 if none) [ms]; `MISSING_MS` if the log has no value.
     n_nodes, n_gpus, energy_j
-        Nodes, GPUs, energy [J]; NaN where the log has none.
+        Number of nodes, number of GPUs, energy [J]; NaN if the log has no value.
     state_id, type_id, user_id, account_id, name_id
-        Indices of the state and of `RawLog.types` and `RawLog.labels`.
+        Indices into `STATES`, `RawLog.types` and `RawLog.labels`.
     """
 
     start_ms: Int64Array = column("int64")
@@ -133,37 +134,36 @@ class RawJobs(Table):
 
 @dataclass(frozen=True, eq=False)
 class RawLog(Brief):
-    """Result of reading a file."""
+    """Raw rows of a job log, with their labels, time zone and import counts."""
 
     rows: RawJobs  # one row for each row of the file that may be a job
     types: tuple[str, ...] = ("",)  # names by `type_id`
     # Names of the jobs, null where missing; None where the format has none
     job_ids: pa.Array | None = None
-    # Offset of local time [min]; None where the origin of the times is not known
+    # Offset of local time [min]; None if the origin of the times is unknown
     utc_offset_min: int | None = None
     time_zone: str = ""  # name of its zone; empty for a fixed offset
-    # What the importer already did, by cause; rows dropped here are not among `rows`
+    # Counts of the importer's own changes, by cause; `rows` has no dropped rows
     dropped: Mapping[str, int] = field(default_factory=dict)
     repaired: Mapping[str, int] = field(default_factory=dict)
     noted: Mapping[str, int] = field(default_factory=dict)
-    # What the importer took as a node, where it made node counts of processors
+    # Rule that converted processors to nodes; empty if the log counts nodes
     node_rule: str = ""
-    node_unit: str = "GPU"  # what `n_gpus` counts, for `gpus_per_node`
-    # A job id may come back with another start, as a requeued job's does in Slurm
+    node_unit: str = "GPU"  # unit counted by `n_gpus`, for `gpus_per_node`
+    # A job id may occur again with another start, as a requeued job's in Slurm
     runs_share_id: bool = False
     is_naive: bool = False  # see `JobLog`
-    # Jobs may share an id, as the tasks of an array do: no row is taken for repeated
+    # Jobs may share an id, as tasks of an array do: no row counts as repeated
     ids_repeat: bool = False
     dates_are_shifted: bool = False  # see `JobLog`
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # see `JobLog`
-    # Of a logged run time and the time from start to end, where the log has both
+    # Choice between logged run time and start to end, for logs with both
     run_time: RunTime = RunTime.LOGGED
-    time_unit: TimeUnit | None = None  # of times that are numbers, where known
+    time_unit: TimeUnit | None = None  # unit of numeric times, if known
 
 
 JobLogReader = Callable[[TextLines, JobLogOptions], RawLog]
-"""Reads the rows of a file by the options; `diploee.importers.job_logs.rules` does the
-rest."""
+"""Reader of the raw rows of a file; `diploee.importers.job_logs.rules` follows."""
 JobLogFormat = FileFormat[JobLogReader]
 
 
@@ -173,7 +173,7 @@ def read_job_columns(
     optional: Mapping[str, str],
     what: str,
 ) -> ReadTable:
-    """Read the columns of a log by their keys, such as ``{"gpus": "gpu_num"}``."""
+    """Read a log's columns under keys, such as ``{"gpus": "gpu_num"}``."""
     columns = {**required, **sheet.found(optional)}
     table = sheet.read(columns, what, may_be_cut=True)
     if not len(table):
@@ -192,38 +192,38 @@ def raw_log(
     columns: Mapping[str, Any] | None = None,
     **facts: Any,
 ) -> RawLog:
-    """Make a `RawLog` of times by key, and of columns under their usual keys."""
+    """Build a `RawLog` from times by key, and a table's columns under usual keys."""
     type_id, types = labels(table, "type")
-    given: dict[str, Any] = {f"{key}_ms": ms for key, ms in times_ms.items()}
-    if "requested_ms" in given:
-        given["requested_ms"] = np.maximum(given["requested_ms"], 0)
-    words: dict[str, tuple[str, ...]] = {}
+    fields: dict[str, Any] = {f"{key}_ms": ms for key, ms in times_ms.items()}
+    if "requested_ms" in fields:
+        fields["requested_ms"] = np.maximum(fields["requested_ms"], 0)
+    names: dict[str, tuple[str, ...]] = {}
     for key in LABELS:
-        index, result = labels(table, key)
-        given[f"{key}_id"] = np.where(
-            np.array(result) != "", np.arange(1, len(result) + 1), 0
+        index, values = labels(table, key)
+        fields[f"{key}_id"] = np.where(
+            np.array(values) != "", np.arange(1, len(values) + 1), 0
         )[index]
-        words[key] = ("", *result)
-    given |= {
+        names[key] = ("", *values)
+    fields |= {
         "n_nodes": numbers(table, "nodes", COUNT),
         "n_gpus": numbers(table, "gpus", COUNT),
     }
-    given |= {"type_id": type_id, "energy_j": numbers(table, "energy", ENERGY_J)}
+    fields |= {"type_id": type_id, "energy_j": numbers(table, "energy", ENERGY_J)}
     if "state" in table:
-        given["state_id"] = state_ids(*labels(table, "state"))
+        fields["state_id"] = state_ids(*labels(table, "state"))
     return RawLog(
-        rows=RawJobs(**given | dict(columns or {})),
+        rows=RawJobs(**fields | dict(columns or {})),
         types=types,
         job_ids=ids(table, "id") if "id" in table else None,
         dropped={TRUNCATED: table.n_cut, **(dropped or {})},
         repaired={REPEATED_HEADER: table.n_headers, **(repaired or {})},
-        labels=words,
+        labels=names,
         **facts,
     )
 
 
 def times_ms(table: ReadTable, key: str, unit: TimeUnit = "s") -> Int64Array:
-    """Return a column of numbers in a unit as times [ms], or `MISSING_MS`."""
+    """Return a numeric column as times [ms], `MISSING_MS` for missing values."""
     unit_ms = US_PER_UNIT[unit] / _US_PER_MS
     kind = Number(MAX_TIME_S * MS_PER_S / unit_ms, none=-1)
     values = numbers(table, key, kind) * unit_ms
@@ -234,7 +234,7 @@ def times_ms(table: ReadTable, key: str, unit: TimeUnit = "s") -> Int64Array:
 
 
 def spans_ms(table: ReadTable, key: str, unit: TimeUnit = "s") -> Int64Array:
-    """Return durations in a unit, or as ``1-02:03:04``, in ms, or `MISSING_MS`."""
+    """Return durations [ms] from numbers or ``1-02:03:04``; `MISSING_MS` if missing."""
     return (
         clocked_ms(table, key) if is_clocked(table, key) else times_ms(table, key, unit)
     )
@@ -243,12 +243,12 @@ def spans_ms(table: ReadTable, key: str, unit: TimeUnit = "s") -> Int64Array:
 def stamps_ms(
     table: ReadTable, keys: Iterable[str], options: JobLogOptions
 ) -> tuple[dict[str, Int64Array], dict[str, Any]]:
-    """Return columns of times as ms since 1970 UTC, and notes on them.
+    """Return timestamp columns [ms since 1970 UTC], and facts about the log's clock.
 
-    A stamp with an offset is taken by it, one without is in the local time of the
-    user's zone, or where that is not given is in UTC, which is noted. The local time of
-    the log is that of the user's zone, or the offset that most stamps have. Numbers
-    count as the user says, else as `diploee.importers.text.time_units` finds.
+    A timestamp with an offset keeps the offset; a timestamp without an offset is in the
+    user's zone, or in UTC if there is none, which is noted. The log's local time is the
+    user's zone, or the most frequent offset. Numbers have the unit and origin that the
+    user specifies, else those inferred by `diploee.importers.text.time_units`.
     """
     keys, zone, time_format = tuple(keys), options.zone, options.time_format
     counting = NUMERIC_TIMES.get(time_format or "")
@@ -278,23 +278,23 @@ def stamps_ms(
     if counting is not None and counting.is_relative:
         return result, facts
     if zone is not None:
-        known = [ms[ms != MISSING][:1] for ms in result.values()]
-        offset_min = zone.offset_min(next((int(ms[0]) for ms in known if ms.size), 0))
+        firsts = [ms[ms != MISSING][:1] for ms in result.values()]
+        offset_min = zone.offset_min(next((int(ms[0]) for ms in firsts if ms.size), 0))
         return result, {**facts, "utc_offset_min": offset_min, "time_zone": zone.name}
-    most = max(offsets, key=offsets.__getitem__, default=0)
+    main_offset = max(offsets, key=offsets.__getitem__, default=0)
     if n_naive:
         noted[NAIVE] = n_naive
     return result, {
         **facts,
-        "utc_offset_min": most,
+        "utc_offset_min": main_offset,
         "is_naive": n_naive > sum(offsets.values()),
     }
 
 
 def state_ids(index: Int32Array, words: Iterable[str]) -> Int16Array:
-    """Return states [index into `STATES`] of words such as ``CANCELLED by 1000``."""
+    """Return indices into `STATES` for words such as ``CANCELLED by 1000``."""
     firsts = [(word.split() or [""])[0].rstrip("+").casefold() for word in words]
-    of_word = np.array(
+    state_index = np.array(
         [STATES.index(_STATE_OF.get(first, "other")) for first in firsts]
     )
-    return of_word.astype(np.int16)[index]
+    return state_index.astype(np.int16)[index]

@@ -34,42 +34,41 @@ JOB_LOG_FORMATS: Formats[JobLogReader] = Formats(
     "job log",
     (m.FORMAT for m in (swf, slurm, acme, philly, alibaba_2020, openb, generic_csv)),
 )
-"""The formats by name; of several that recognise a file the first is taken."""
+"""Job log formats by name; the first that recognises a file is used."""
 
 
 @stage("read log")
 def read_job_log(
     path: Path | str, log_format: str | None = None, **given: Any
 ) -> JobLog:
-    """Read a job log, packed or not; a Parquet file as the CSV file of its table.
+    """Read a job log of any known format, plain or compressed, or a Parquet file.
 
-    Which rows are jobs, and what becomes of missing, negative, zero and repeated
-    values, stands in `diploee.importers.job_logs.rules`; what a format adds to it, in
-    its module there. All that was dropped or repaired is counted by cause in
-    `JobLog.counts`.
+    `diploee.importers.job_logs.rules` documents the rules for jobs and for missing,
+    negative, zero and repeated values; each format's module documents the rules of the
+    format. Dropped and repaired rows are counted by cause in `JobLog.counts`. A Parquet
+    file is read as the CSV file of its table.
 
     Parameters
     ----------
     path : pathlib.Path
-        The log.
+        Path of the log.
     log_format : str, optional
-        A name in `JOB_LOG_FORMATS`; recognised by the content where not given.
+        A name in `JOB_LOG_FORMATS`; recognised by the content if absent.
     **given
-        How to read it: fields of `JobLogOptions`, such as ``gpus_per_node=8``.
+        Reading options: fields of `JobLogOptions`, such as ``gpus_per_node=8``.
 
     Returns
     -------
     JobLog
-        With the jobs in the order of their submission; without one if every row was
-        dropped.
+        Jobs in the order of submission; no jobs if every row was dropped.
 
     Raises
     ------
     LogFormatError
-        If the file can't be read, is not recognised, or a line is wrong; the text
-        begins with the file and the line.
+        If the file can't be read, is not recognised, or has an invalid line; the
+        message starts with the file and the line.
     InputError
-        If an option is not allowed, or does not fit the format.
+        If an option is invalid, or does not apply to the format.
     """
     path = Path(path)
 
@@ -93,9 +92,9 @@ def read_job_log(
 def _read(
     path: Path, log_format: str | None, options: JobLogOptions
 ) -> tuple[JobLogFormat, RawLog]:
-    """Return the format of a file and its rows.
+    """Return the format of a file and its raw rows.
 
-    The text is given up on return, as it is large.
+    The large text of the file is released on return.
     """
     text = read_text(path, "a job log")
     log_format = log_format or ("csv" if options.columns else None)
@@ -122,7 +121,7 @@ _FORMATS_OF = {
     "time_unit": ("time-unit", _OF_STAMPS),
     "duration_unit": ("duration-unit", _OF_STAMPS[:1]),
 }
-"""Options for some formats alone, as the commands call them."""
+"""Options of some formats only: the command line's option, and the formats."""
 
 
 def _check_options(path: Path, chosen: JobLogFormat, options: JobLogOptions) -> None:

@@ -84,23 +84,23 @@ MAX_NODE_COUNT = 2**31 - 1
 def apply_rules(
     path: Path, log_format: str, raw: RawLog, options: JobLogOptions
 ) -> JobLog:
-    """Make a `JobLog` from raw rows by the rules of this module."""
-    believed, not_believed = _plausible_rows(raw)
-    believed, of_run_times = _choose_run_time(believed, raw.run_time)
-    rows, repaired = _fill_times(believed, options)
-    repaired[f"{NOT_BELIEVED}, left out"] = not_believed
-    n_nodes, of_nodes, noted = _node_counts(rows, raw.node_rule, raw.node_unit, options)
-    repaired |= of_nodes
-    noted |= of_run_times
+    """Build a `JobLog` from raw rows by the rules of this module."""
+    plausible, is_implausible = _plausible_rows(raw)
+    plausible, run_time_notes = _choose_run_time(plausible, raw.run_time)
+    rows, repaired = _fill_times(plausible, options)
+    repaired[f"{NOT_BELIEVED}, left out"] = is_implausible
+    n_nodes, rounded, noted = _node_counts(rows, raw.node_rule, raw.node_unit, options)
+    repaired |= rounded
+    noted |= run_time_notes
     kept = np.ones(len(rows), dtype=bool)
 
     def causes() -> Iterator[tuple[str, BoolArray]]:
-        """Yield what rows are dropped for.
+        """Yield causes of dropped rows and their masks, in the order of the rules.
 
-        What comes later sees the rows that stay so far.
+        Later causes depend on the rows that are left in `kept`.
         """
-        yield NOT_BELIEVED, not_believed & (rows.submit_ms == MISSING_MS)
-        yield from _unusable_masks(believed, rows).items()
+        yield NOT_BELIEVED, is_implausible & (rows.submit_ms == MISSING_MS)
+        yield from _unusable_masks(plausible, rows).items()
         _check_nodes(path, n_nodes, kept)
         yield "no node count", np.isnan(n_nodes)
         if options.cpu_only == "drop":
@@ -151,22 +151,22 @@ def apply_rules(
 
 
 def _plausible_rows(raw: RawLog) -> tuple[RawJobs, BoolArray]:
-    """Return the rows without times that no log can have, and which rows had such."""
+    """Return rows with implausible times removed, and the mask of the changed rows."""
     rows = raw.rows
     wrong = np.zeros(len(rows), dtype=bool)
     if raw.utc_offset_min is None or raw.dates_are_shifted:
         return rows, wrong
-    kept = {}
+    columns = {}
     for name in ("submit_ms", "start_ms", "end_ms"):
         ms = getattr(rows, name)
-        out = (ms != MISSING_MS) & ((ms < YEARS_MS[0]) | (ms >= YEARS_MS[1]))
-        kept[name] = np.where(out, MISSING_MS, ms)
-        wrong |= out
-    return replace(rows, **kept), wrong
+        is_out = (ms != MISSING_MS) & ((ms < YEARS_MS[0]) | (ms >= YEARS_MS[1]))
+        columns[name] = np.where(is_out, MISSING_MS, ms)
+        wrong |= is_out
+    return replace(rows, **columns), wrong
 
 
 def _outlier_mask(submit_ms: Int64Array, kept: BoolArray) -> BoolArray:
-    """Return a mask of the kept rows that are outliers in submission time."""
+    """Return the mask of kept rows that are outliers in submission time."""
     times = np.sort(submit_ms[kept])
     span = believed_span(times, np.ones(times.size), STRAY_GAP_MS)
     if span is None:
@@ -203,7 +203,7 @@ def _choose_run_time(
 def _fill_times(
     raw: RawJobs, options: JobLogOptions
 ) -> tuple[RawJobs, dict[str, BoolArray]]:
-    """Return rows with missing times filled from others, and the repairs."""
+    """Return rows with missing times filled from other times, and masks of repairs."""
     submit_ms, start_ms, run_ms = raw.submit_ms, raw.start_ms, raw.run_ms
     has_end = raw.end_ms != MISSING_MS
     from_end = (start_ms == MISSING_MS) & has_end & (run_ms != MISSING_MS)
@@ -234,7 +234,7 @@ def _fill_times(
 
 
 def _unusable_masks(raw: RawJobs, rows: RawJobs) -> dict[str, BoolArray]:
-    """Return masks of the rows that can't be jobs, by cause, in rule order."""
+    """Return masks of rows that can't be jobs, by cause, in the order of the rules."""
     no_run = rows.run_ms == MISSING_MS
     no_start = rows.start_ms == MISSING_MS
     did_not_run = (
@@ -255,7 +255,7 @@ def _unusable_masks(raw: RawJobs, rows: RawJobs) -> dict[str, BoolArray]:
 def _node_counts(
     rows: RawJobs, rule: str, unit: str, options: JobLogOptions
 ) -> tuple[Float64Array, dict[str, BoolArray], dict[str, BoolArray]]:
-    """Return each row's nodes (NaN: unknown), the repairs and notes."""
+    """Return node counts (NaN if unknown), masks of repairs, and masks of notes."""
     logged = np.where(rows.n_nodes > 0, np.ceil(rows.n_nodes), np.nan)
     cpu_only = rows.n_gpus == 0
     n_nodes = np.where(cpu_only & np.isnan(logged), 1.0, logged)
@@ -298,38 +298,37 @@ def _check_nodes(path: Path, n_nodes: Float64Array, kept: BoolArray) -> None:
 
 
 def _records(rows: RawJobs, n_nodes: Float64Array, order: Int64Array) -> JobRecords:
-    taken = {
+    columns = {
         name: getattr(rows, "run_ms" if name == "duration_ms" else name)[order]
         for name in JobRecords.__dataclass_fields__
     }
-    return JobRecords(**taken | {"n_nodes": n_nodes[order].astype(np.int32)})
+    return JobRecords(**columns | {"n_nodes": n_nodes[order].astype(np.int32)})
 
 
 def _names(raw: RawLog, order: Int64Array) -> tuple[tuple[str, ...], int]:
-    """Return jobs' names, else row numbers from 1, and the repeats.
+    """Return job names (row numbers from 1 if missing), and the number of repeats.
 
-    Where ids may repeat, the second and later of one name have a number: ``7``,
-    ``7#2``.
+    If ids may repeat, repeated names are numbered: ``7``, ``7#2``.
     """
     rows = (order + 1).tolist()
     if raw.job_ids is None:
         return tuple(map(str, rows)), 0
-    result = raw.job_ids.take(pa.array(order)).to_pylist()
+    job_ids = raw.job_ids.take(pa.array(order)).to_pylist()
     names = [
         str(row) if name is None else name
-        for row, name in zip(rows, result, strict=True)
+        for row, name in zip(rows, job_ids, strict=True)
     ]
-    n_again = len(names) - len(set(names)) if raw.ids_repeat else 0
-    seen: Counter[str] = Counter()
-    for place, name in enumerate(names if n_again else ()):
-        seen[name] += 1
-        if seen[name] > 1:
-            names[place] = f"{name}#{seen[name]}"
-    return tuple(names), n_again
+    n_repeats = len(names) - len(set(names)) if raw.ids_repeat else 0
+    uses: Counter[str] = Counter()
+    for index, name in enumerate(names if n_repeats else ()):
+        uses[name] += 1
+        if uses[name] > 1:
+            names[index] = f"{name}#{uses[name]}"
+    return tuple(names), n_repeats
 
 
 def _repeat_masks(rows: RawJobs, raw: RawLog, kept: BoolArray) -> dict[str, BoolArray]:
-    """Return masks by cause of the kept rows that repeat an earlier row."""
+    """Return masks of kept rows that repeat an earlier row or job id, by cause."""
     if raw.job_ids is None or raw.ids_repeat:
         return {}
     encoded = raw.job_ids.dictionary_encode()

@@ -97,14 +97,14 @@ _THOUSANDS = {"K": 1024, "M": 1024**2}
 
 
 def read(text: TextLines, options: JobLogOptions) -> RawLog:
-    """Read the output of ``sacct``."""
+    """Read the output of Slurm's ``sacct``, delimited or aligned in columns."""
     dashes = _DASHES.match(text.head)
     if dashes:
         text = _delimited(text, dashes[1])
-    result = _DELIMITER.match(text.head.replace('"', ""))
-    delimiter = result[1] if result else "|"
-    # As a spreadsheet or a Parquet file has it; names of jobs may hold quotes that mean
-    # nothing
+    match = _DELIMITER.match(text.head.replace('"', ""))
+    delimiter = match[1] if match else "|"
+    # Only spreadsheets and Parquet files quote fields; otherwise a quote is part of a
+    # job's name
     is_quoted = text.head.startswith('"') or (delimiter in ",;\t" and '"' in text.head)
     sheet = read_header(text, delimiter, is_quoted=is_quoted)
     table = read_job_columns(sheet, COLUMNS, OPTIONAL, f"a log; {EXPORT}")
@@ -120,7 +120,7 @@ def read(text: TextLines, options: JobLogOptions) -> RawLog:
     run_ms = np.where(run_ms == MISSING_MS, elapsed_ms, run_ms)
     ms["run"] = np.where(ms["end"] == MISSING_MS, MISSING_MS, run_ms)
     energy_j = numbers(table, "energy", _ENERGY)
-    impossible = energy_j > ENERGY_J.largest  # Slurm's words for none, close to 2**64
+    impossible = energy_j > ENERGY_J.largest  # Slurm's codes for none, near 2**64
     return raw_log(
         _without(table, "nodes", "energy", "limit", "limit_min"),
         ms,
@@ -138,7 +138,7 @@ def read(text: TextLines, options: JobLogOptions) -> RawLog:
 
 
 def recognises(text: TextLines) -> bool:
-    """Return whether the first line names a job's id and state."""
+    """Return True if the first line has the columns ``JobID`` and ``State``."""
     words = header_words(text) | set(text.first_row.casefold().split())
     return words >= {"jobid", "state"}
 
@@ -147,8 +147,11 @@ FORMAT = JobLogFormat("slurm", "Slurm's 'sacct'", recognises, read)
 
 
 def _delimited(text: TextLines, dashes: str) -> TextLines:
-    """Return columns aligned under dashes as ``sacct -P`` prints them."""
-    spans = [result.span() for result in re.finditer("-+", dashes)]
+    """Return text aligned in columns as delimited text, as ``sacct -P`` prints it.
+
+    The row of dashes below the header gives the edges of the columns.
+    """
+    spans = [match.span() for match in re.finditer("-+", dashes)]
     lines = text.data.decode().replace("|", " ").replace(dashes, "").split("\n")
     cells = (
         "|".join(line[a:b].strip() for a, b in spans) if line.strip() else ""
@@ -158,7 +161,7 @@ def _delimited(text: TextLines, dashes: str) -> TextLines:
 
 
 def _refuse_cut(table: ReadTable) -> None:
-    """Refuse values that sacct cut to their column, ended by a plus sign."""
+    """Refuse values that sacct truncated to the column width, marked by a plus sign."""
     for key in table.columns.keys() - {"state", *LABELS, "type"}:
         whole = pc.invert(pc.match_substring_regex(table.columns[key], _CUT))
         fail_values(
@@ -171,26 +174,26 @@ def _refuse_cut(table: ReadTable) -> None:
 
 
 def _without(table: ReadTable, *keys: str) -> ReadTable:
-    """Return a table without columns that have been read, of which some are long."""
-    kept = {key: column for key, column in table.columns.items() if key not in keys}
-    return replace(table, columns=kept)
+    """Return a table without some columns, to release the memory of long texts."""
+    columns = {key: column for key, column in table.columns.items() if key not in keys}
+    return replace(table, columns=columns)
 
 
 def _node_counts(table: ReadTable) -> Float64Array:
-    """Return node counts, of which sacct writes some as ``2K``."""
+    """Return node counts, with ``2K`` of sacct read as 2,048."""
     column = without_missing(table.columns["nodes"])
     factor = np.ones(len(table))
     for suffix, thousands in _THOUSANDS.items():
-        has_it = pc.fill_null(pc.match_substring_regex(column, rf"\d{suffix}$"), False)
-        if pc.any(has_it).as_py():
-            factor[np.asarray(has_it, dtype=bool)] = thousands
-            column = pc.if_else(has_it, pc.utf8_slice_codeunits(column, 0, -1), column)
+        ends = pc.fill_null(pc.match_substring_regex(column, rf"\d{suffix}$"), False)
+        if pc.any(ends).as_py():
+            factor[np.asarray(ends, dtype=bool)] = thousands
+            column = pc.if_else(ends, pc.utf8_slice_codeunits(column, 0, -1), column)
     plain = replace(table, columns={"nodes": column})
     return numbers(plain, "nodes", COUNT) * factor
 
 
 def _limits_ms(table: ReadTable) -> Int64Array:
-    """Return the time limits of jobs [ms], 0 where they are missing or a word."""
+    """Return the time limits of jobs [ms], 0 for missing or unlimited ones."""
     for key, pattern in (("limit_min", _MINUTES), ("limit", CLOCKED)):
         if key in table:
             return np.maximum(fields_ms(table.columns[key], pattern), 0)
@@ -198,19 +201,19 @@ def _limits_ms(table: ReadTable) -> Int64Array:
 
 
 def _gpus(table: ReadTable) -> Float64Array:
-    """Return GPUs, 0 for a job without any, NaN where they are unknown."""
+    """Return GPUs per job from `AllocTRES`: 0 for CPU-only jobs, NaN if unknown."""
     if "tres" not in table:
         return np.full(len(table), np.nan)
     column = table.columns["tres"]
-    result = pc.struct_field(pc.extract_regex(column, pattern=_GPUS), "n")
-    is_told = np.asarray(pc.is_valid(without_missing(column)), dtype=bool)
-    n_gpus = np.where(is_told, 0.0, np.nan)
-    has_total = np.asarray(pc.is_valid(result), dtype=bool)
-    n_gpus[has_total] = np.asarray(pc.cast(result.drop_null(), pa.float64()))
+    totals = pc.struct_field(pc.extract_regex(column, pattern=_GPUS), "n")
+    is_valid = np.asarray(pc.is_valid(without_missing(column)), dtype=bool)
+    n_gpus = np.where(is_valid, 0.0, np.nan)
+    has_total = np.asarray(pc.is_valid(totals), dtype=bool)
+    n_gpus[has_total] = np.asarray(pc.cast(totals.drop_null(), pa.float64()))
     by_type = (
         np.asarray(pc.match_substring(column, "gres/gpu:"), dtype=bool) & ~has_total
     )
     texts = pc.filter(column, pa.array(by_type)).to_pylist()
     n_gpus[by_type] = [sum(map(int, _GPUS_OF_TYPE.findall(text))) for text in texts]
-    # Where no job has GPUs, the cluster does not account for them.
+    # If no job has GPUs, the cluster does not account for GPUs.
     return n_gpus if (n_gpus > 0).any() else np.full(len(table), np.nan)

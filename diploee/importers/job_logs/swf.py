@@ -146,7 +146,7 @@ FORMAT = JobLogFormat("swf", "Standard Workload Format 2.2", recognises, read)
 
 
 def _header(text: TextLines) -> _Header:
-    """Return line and text of the header comments that matter, the first of each."""
+    """Return line number and text of each known header comment by key."""
     end = len(text.data)
     offset = text.start
     while offset < end and text.data[offset : offset + 200].lstrip(b" \t").startswith(
@@ -176,8 +176,8 @@ def _times(
     ms = {"submit": submit_ms, "start": start_ms, "run": times_ms(table, "run")}
     ms["requested"] = times_ms(table, "requested_time")
     origin = _number(header, "UnixStartTime")
-    known_ms = submit_ms[submit_ms != MISSING_MS]
-    if known_ms.size and YEARS_MS[0] <= np.median(known_ms) < YEARS_MS[1]:
+    valid_ms = submit_ms[submit_ms != MISSING_MS]
+    if valid_ms.size and YEARS_MS[0] <= np.median(valid_ms) < YEARS_MS[1]:
         origin = 0  # seconds since 1970, whatever the header says
     elif not origin:
         return ms, {}
@@ -194,7 +194,7 @@ def _times(
             ms[key] == MISSING_MS, MISSING_MS, ms[key] + origin * MS_PER_S
         )
     zone = options.zone or _zone(text, header)
-    first_ms = int(known_ms[0]) if known_ms.size else 0
+    first_ms = int(valid_ms[0]) if valid_ms.size else 0
     offset_min = zone.offset_min(first_ms + origin * MS_PER_S)
     return ms, {"utc_offset_min": offset_min, "time_zone": zone.name}
 
@@ -225,7 +225,7 @@ def _zone(text: TextLines, header: _Header) -> Zone:
 def _nodes(
     table: ReadTable, header: _Header, options: JobLogOptions, n_fields: int
 ) -> tuple[dict[str, Float64Array], str]:
-    """Return the counts of a log's jobs, and what was taken as a node."""
+    """Return node or GPU counts of jobs by column, and the rule for a node."""
     allocated, requested = (
         numbers(table, key, COUNT) for key in ("processors", "requested")
     )
@@ -237,17 +237,17 @@ def _nodes(
             return counts if np.isnan(n_gpus).all() else counts | {
                 "n_gpus": n_gpus
             }, ALEA_RULE
-    of_header = _number(header, "MaxNodes")
+    max_nodes = _number(header, "MaxNodes")
     if n_fields == FRONTIER_FIELDS and not (processors > 0).any():
         n_nodes = _matching(table, "asked", _COUNTED)
         if (n_nodes > 0).any():
             return {"n_nodes": n_nodes}, FRONTIER_RULE
-    if options.gpus_per_node or (options.pool_gpus_per_node and not of_header):
+    if options.gpus_per_node or (options.pool_gpus_per_node and not max_nodes):
         return {"n_gpus": processors}, ""
-    if not of_header:
+    if not max_nodes:
         return {"n_nodes": processors}, ONE_PROCESSOR
-    n_processors = _number(header, "MaxProcs") or of_header
-    per_node = max(ceil(n_processors / of_header), 1)
+    n_processors = _number(header, "MaxProcs") or max_nodes
+    per_node = max(ceil(n_processors / max_nodes), 1)
     rule = (
         f"1 node = {per_node:,} processors, from the log's header"
         if per_node > 1
@@ -257,10 +257,10 @@ def _nodes(
 
 
 def _matching(table: ReadTable, key: str, pattern: str) -> Float64Array:
-    """Return the number that a pattern finds in each text, NaN if none."""
-    result = pc.struct_field(pc.extract_regex(table.columns[key], pattern=pattern), "n")
+    """Return the number matched by a pattern in each text, NaN without a match."""
+    digits = pc.struct_field(pc.extract_regex(table.columns[key], pattern=pattern), "n")
     return np.asarray(
-        pc.fill_null(pc.cast(result, pa.float64()), np.nan), dtype=np.float64
+        pc.fill_null(pc.cast(digits, pa.float64()), np.nan), dtype=np.float64
     )
 
 

@@ -74,18 +74,17 @@ _KNOWN_W = {"w": 1.0, "watt": 1.0, "kw": 1e3, "kilowatt": 1e3}
 
 
 def import_plain(path: Path | str, **given: Any) -> PowerProfile:
-    """Import a table of power as one whole-job profile.
+    """Import a table of power over time as one whole-job profile.
 
     Parameters
     ----------
     path : pathlib.Path
-        ``*.parquet`` is read as Parquet, anything else as CSV with a header, also
-        ``*.csv.gz``.
+        Path of a Parquet file (``*.parquet``), or of a CSV file with a header, plain or
+        compressed (``*.csv.gz``).
     **given
-        Fields of `diploee.importers.PlainOptions`, such as ``workload`` and
-        ``n_nodes``, which are needed, and ``averaging_window_s``: without it no more
-        bandwidth is claimed than a window of 1 s leaves, or of the step where that is
-        longer.
+        Fields of `diploee.importers.PlainOptions`: ``workload`` and ``n_nodes`` are
+        required. Without ``averaging_window_s`` the bandwidth is that of an averaging
+        window of 1 s, or of one step if the step is longer.
     """
     options = PlainOptions(**given)
     sheet = read_sheet(path, "columns of time and power, such as 't_s,power_w'")
@@ -162,7 +161,7 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
 def _refuse_several(
     sheet: HeaderTable, devices: list[Device], options: PlainOptions
 ) -> None:
-    """Refuse devices that no column tells apart, and a total of the others."""
+    """Refuse rows of several devices without a device column, and totals of devices."""
     curve = devices[0].curve
     assert curve.power_w is not None
     if not options.device_column and in_turn(curve.t_us, curve.power_w):
@@ -190,7 +189,7 @@ def _refuse_several(
 def _readings(
     account: RepairCount, rows: Int64Array, t_us: Float64Array, power_w: Float64Array
 ) -> tuple[Device, int | None]:
-    """Return a device's readings, and their step where even [ms]."""
+    """Return a device's repaired readings, and their step [ms], None if uneven."""
     has_time, has_power = ~np.isnan(t_us[rows]), ~np.isnan(power_w[rows])
     good = rows[has_time & has_power]
     if good.size < 2:
@@ -203,14 +202,14 @@ def _readings(
     first_us = np.rint(t_us[good[0]])
     whole_us = np.rint(t_us[good] - first_us).astype(np.int64)
     device = device_of(account, good, whole_us + np.int64(first_us), power_w[good])
-    at_us = device.curve.t_us.astype(np.float64)
+    times_us = device.curve.t_us.astype(np.float64)
     if np.array_equal(device.curve.t_us, whole_us + np.int64(first_us)):
-        at_us = t_us[good]  # as they stand, which is finer than whole microseconds
-    step_ms = _even_ms(at_us, device.interval_us)
+        times_us = t_us[good]  # unrounded, finer than whole microseconds
+    step_ms = _even_ms(times_us, device.interval_us)
     if (
         step_ms
-        and (n := round((at_us[-1] - at_us[0]) / (step_ms * US_PER_MS)) + 1)
-        > at_us.size
+        and (n := round((times_us[-1] - times_us[0]) / (step_ms * US_PER_MS)) + 1)
+        > times_us.size
     ):
         every_us = device.curve.t_us[0] + step_ms * US_PER_MS * np.arange(n)
         assert device.curve.power_w is not None
@@ -227,7 +226,10 @@ def _count_missing(
     t_us: Float64Array,
     power_w: Float64Array,
 ) -> None:
-    """Count rows without time or power; a device that stops is not read to its end."""
+    """Count rows without time or power as repairs.
+
+    Rows without power at the ends of a device's readings count as held readings.
+    """
     good = rows[has_time & has_power]
     interval_s = float(np.median(np.diff(np.unique(t_us[good])))) / US_PER_S
     untimed, failed = rows[~has_time & has_power], rows[has_time & ~has_power]
@@ -249,12 +251,11 @@ def _count_missing(
 
 
 def _even_ms(t_us: Float64Array, interval_us: float) -> int | None:
-    """Return the step of stamps that are even but for gaps, in whole ms."""
+    """Return the step of even timestamps with or without gaps [ms], None if uneven."""
     step_ms = round(interval_us / US_PER_MS)
     if not 1 <= step_ms <= MS_PER_DAY:
         return None
-    # Stamps are compared with the grid, not only with the row before, so that drift is
-    # seen.
+    # Comparing timestamps with the grid, not with the previous row, detects drift.
     step_us = step_ms * float(US_PER_MS)
     grid_us = t_us[0] + step_us * np.rint((t_us - t_us[0]) / step_us)
     rounding_us = 4 * np.spacing(np.abs(t_us).max())
@@ -264,7 +265,7 @@ def _even_ms(t_us: Float64Array, interval_us: float) -> int | None:
 
 
 def _of_means(device: Device, step_ms: int) -> Device:
-    """Return a device whose readings are the means of even steps."""
+    """Return a device with readings taken as mean power over steps [ms]."""
     t_us, power_w = device.curve.t_us, device.curve.power_w
     assert power_w is not None
     ends_us = np.append(t_us, t_us[-1] + step_ms * US_PER_MS)
@@ -275,16 +276,16 @@ def _of_means(device: Device, step_ms: int) -> Device:
 
 
 def _by_device(table: ReadTable, options: PlainOptions) -> dict[str, Int64Array]:
-    """Return the rows of each device by its name.
+    """Return row indices by device name; all rows if there is no device column.
 
-    All where nothing tells devices apart. Devices are summed where their column is
-    named, or those to take: else they may be sensors and their total.
+    Several devices need an explicit choice, of a device column or of devices to sum, as
+    the devices may be sensors and their total.
     """
     keys = [key for key in table.columns if key.startswith("device.")]
     words = {
         key: np.asarray(table.columns[key].to_pylist(), dtype=np.str_) for key in keys
     }
-    # One without two rows of a name is an index of the rows
+    # A column with a distinct name in each row is a row index
     if not options.device_column:
         words = {
             key: names
@@ -318,7 +319,7 @@ def _by_device(table: ReadTable, options: PlainOptions) -> dict[str, Int64Array]
 
 
 def _times_us(table: ReadTable) -> tuple[Float64Array, bool]:
-    """Return times [us] (NaN: missing), and whether they are of a local clock."""
+    """Return times [us] (NaN if missing), and True if times are local, with no zone."""
     column = table.columns["time"]
     first = pc.drop_null(column)[:1].to_pylist()
     is_number = first and re.match(r"^\s*[-+\d.eE]+\s*$", first[0])
@@ -345,10 +346,7 @@ def _times_us(table: ReadTable) -> tuple[Float64Array, bool]:
 
 
 def _epoch_unit(values: Float64Array) -> TimeUnit:
-    """Return the unit of times without one.
-
-    Seconds, unless their size is an epoch's in others.
-    """
+    """Return the unit of numeric times by their size: s, or ms, us or ns since 1970."""
     largest = float(np.nanmax(np.abs(values), initial=0.0))
     at_least: dict[TimeUnit, float] = {"ns": 1e17, "us": 1e14, "ms": 1e11}
     return next((unit for unit, size in at_least.items() if largest >= size), "s")
@@ -359,7 +357,7 @@ def _words(name: str) -> list[str]:
 
 
 def _stem(name: str) -> str:
-    """Return a column's name without unit and number, in small letters."""
+    """Return a column's name in lower case without unit and trailing index word."""
     words = _words(name)
     if len(words) > 1 and (unit_in(name.lower()) or words[-1] in _KNOWN_W):
         words = words[:-1]
@@ -367,7 +365,7 @@ def _stem(name: str) -> str:
 
 
 def _plain_name(name: str) -> str:
-    """Return a column's name without number, in small letters."""
+    """Return a column's name in lower case without an ending such as ``_id``."""
     lower = name.strip().lower()
     return re.sub(r"[\s_.\-]*(id|index|no|number)?$", "", lower) or lower
 
@@ -404,14 +402,16 @@ def _unit_w(sheet: HeaderTable, name: str, stated: str | None) -> float:
 
 
 def _boundary(stated: Boundary | None, add_w: float) -> str:
-    of = PowerBoundary[stated.upper()] if stated else PowerBoundary.UNKNOWN
+    boundary = PowerBoundary[stated.upper()] if stated else PowerBoundary.UNKNOWN
     return (
-        f"{of}, {PLUS_CONSTANT} {add_w:g} W per node, which is assumed" if add_w else of
+        f"{boundary}, {PLUS_CONSTANT} {add_w:g} W per node, which is assumed"
+        if add_w
+        else boundary
     )
 
 
 def _given_hz(given_hz: float | None, interval_s: float) -> float | None:
-    """Return the bandwidth that is given, if it is; never above Nyquist's."""
+    """Return the specified bandwidth [Hz], or fail if above the Nyquist frequency."""
     nyquist_hz = 0.5 / interval_s
     if given_hz is not None and not 0 < given_hz <= nyquist_hz * (1 + _ROUNDING):
         raise ProfileError(

@@ -54,10 +54,9 @@ BOUNDARIES = {
     "": PowerBoundary.UNKNOWN,
 }
 MAX_STALLED = 0.2
-"""Fraction of a run's time in which its logger may stall; published ones did up to 0.12
-of it."""
+"""Maximum fraction of a run's time with a stalled logger (published logs: 0.12)."""
 PHASES = {"init": "init", "block": "training", "eval": "evaluation"}
-"""Phases by the events that begin and end them, ``init_start`` and ``init_stop``."""
+"""Phase names by event prefix, such as ``init`` of ``init_start`` and ``init_stop``."""
 STEP_GRID_MS = 100
 
 _Spans = dict[str, list[list[int]]]
@@ -68,7 +67,7 @@ _LATEST_MS = 4_102_444_800_000  # of the year 2100
 
 
 class _Event(Record):
-    """One line of an MLLOG."""
+    """One event of an MLLOG file: key, time [ms since 1970] and value."""
 
     key: str
     time_ms: Annotated[int, Field(ge=0, le=_LATEST_MS)]
@@ -76,7 +75,7 @@ class _Event(Record):
 
 
 class _System(Record):
-    """A submission's description of its hardware; many a number is text."""
+    """A submission's description of its hardware, with numbers as numbers or text."""
 
     number_of_nodes: int | str = ""
     accelerators_per_node: int | str = ""
@@ -85,12 +84,12 @@ class _System(Record):
 
 @dataclass(frozen=True)
 class _MeasuredRun:
-    """One measured run: its logs, and what their place tells."""
+    """One measured run: its node logs, events, system and benchmark, from paths."""
 
     folder: Path
     logs: tuple[Path, ...]
     events: Path
-    system: Path  # results of a system
+    system: Path  # results folder of a system
     benchmark: str
 
     @property
@@ -104,29 +103,29 @@ class _MeasuredRun:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Key that the AC and the DC side of a run share."""
+        """System, benchmark and run name, equal for the AC and DC sides of a run."""
         return self.system.name, self.benchmark, self.folder.name
 
 
 def import_mlperf_power(folder: Path | str, **given: Any) -> ProfilesOfRuns:
-    """Import all runs in a folder of MLPerf submissions.
+    """Import all runs in a folder of MLPerf submissions as profiles.
 
-    Those that can't be read are skipped. Readings are joined by straight lines. The
-    step is the readings' own, and no bandwidth is claimed beyond what means over one
-    step leave, as instantaneous readings may hold aliases.
+    Unreadable runs are skipped. Power is linear between readings. The step is the
+    readings' interval, and the bandwidth is that of mean values over one step, as
+    instantaneous readings may contain aliases.
 
     Parameters
     ----------
     folder : pathlib.Path or str
-        A submission, several, or a part of one.
+        Folder of one submission, of several, or a subfolder of a submission.
     **given
         Fields of `diploee.importers.MLPerfOptions`.
 
     Returns
     -------
     list of PowerProfile
-        The profiles; its attribute ``skipped`` has the place and the problem of each
-        run that can't be read.
+        Profiles of the runs; the list's attribute ``skipped`` has the path and the
+        problem of each unreadable run.
 
     Raises
     ------
@@ -169,14 +168,14 @@ def import_mlperf_power(folder: Path | str, **given: Any) -> ProfilesOfRuns:
 
 
 def _runs(root: Path) -> list[_MeasuredRun]:
-    of_folder: dict[Path, list[Path]] = defaultdict(list)
+    folder_logs: dict[Path, list[Path]] = defaultdict(list)
     for log in sorted(
         root.rglob("node_*.txt"), key=lambda path: (len(path.name), path)
     ):
         if log.parent.parent.name == "power":
-            of_folder[log.parent].append(log)
+            folder_logs[log.parent].append(log)
     runs = []
-    for folder, logs in of_folder.items():
+    for folder, logs in folder_logs.items():
         benchmark = folder.parent.parent
         events = benchmark / f"{folder.name}.txt"
         runs.append(
@@ -186,7 +185,7 @@ def _runs(root: Path) -> list[_MeasuredRun]:
 
 
 def _count(value: int | str, path: Path | None, most: int) -> int | None:
-    """Return a number of a system's description, None where it is left empty."""
+    """Return a count in a system's description, None if empty; fail above `most`."""
     if value == "":
         return None
     if not re.fullmatch(r"\d{1,9}", str(value)) or not 1 <= int(value) <= most:
@@ -224,8 +223,8 @@ def _profile(
     # The run lasts from the first reading to the last one, and as long as it trains.
     phases = _phases(run.events)
     moments_us = [int(t_us) for curve in curves for t_us in curve.t_us[[0, -1]]]
-    of_run_us = [t_us for span in phases.get("training", ()) for t_us in span]
-    start_us, end_us = min(moments_us + of_run_us), max(moments_us + of_run_us)
+    phase_us = [t_us for span in phases.get("training", ()) for t_us in span]
+    start_us, end_us = min(moments_us + phase_us), max(moments_us + phase_us)
     whole = [log.held(start_us, end_us, options.max_lost) for log in logs]
     power_w, repairs = sum_w(whole, step_ms, options.max_lost)
     lost_us = min(moments_us) - start_us + end_us - max(moments_us)
@@ -259,7 +258,7 @@ def _profile(
 
 
 def _notes(counts: dict[str, int], has_phases: bool) -> str:
-    said = {
+    notes = {
         (
             "Averaging of the readings unknown: faster swings may be folded into them, "
             "and no more is claimed than means over their interval leave."
@@ -270,13 +269,13 @@ def _notes(counts: dict[str, int], has_phases: bool) -> str:
         ],
         "No events of the same clock, so no phases.": not has_phases,
     }
-    return " ".join(note for note, holds in said.items() if holds)
+    return " ".join(note for note, applies in notes.items() if applies)
 
 
 def read_node_log(
     path: Path, max_gap_s: float = 60.0, max_lost: float | None = None
 ) -> Device:
-    """Read and repair the ``power_reading`` lines of a node."""
+    """Read and repair the ``power_reading`` events in the log of a node."""
     text = read_text(path, "MLLOG lines of power")
     rows = list(text.rows())
     readings = [
@@ -298,7 +297,7 @@ def read_node_log(
 
 
 def _events(text: TextLines, rows: Iterable[tuple[int, str]]) -> list[_Event]:
-    """Return the events of MLLOG lines."""
+    """Return the events in numbered MLLOG lines, or fail at an invalid line."""
     result = []
     for line, row in rows:
         content = row.partition(_MARK)[2].strip()
@@ -306,7 +305,7 @@ def _events(text: TextLines, rows: Iterable[tuple[int, str]]) -> list[_Event]:
             text.fail(line, f"{shown(row[:60])}, expected '{_MARK} {{...}}'")
         try:
             event = _Event.model_validate_json(content)
-        except ValueError:  # said in our words
+        except ValueError:  # parse again, for the package's error message
             where = f"{text.path}:{line}"
             event = parse_json(content, where, _Event, LogFormatError)
         result.append(event)
@@ -314,14 +313,14 @@ def _events(text: TextLines, rows: Iterable[tuple[int, str]]) -> list[_Event]:
 
 
 def _watts(value: Any) -> float:
-    """Return a reading [W], NaN for one that is no power of a node."""
+    """Return a reading as power [W], NaN for values that can't be a node's power."""
     return (
         float(value) if is_plain_number(value) and 0 <= value <= MAX_POWER_W else np.nan
     )
 
 
 def _phases(path: Path) -> _Spans:
-    """Return start and end of each phase [us], by its name."""
+    """Return start and end times of phases [us], by phase name, from an event file."""
     begun: dict[str, int] = {}
     result: _Spans = {}
     if not path.is_file():
@@ -340,7 +339,7 @@ def _phases(path: Path) -> _Spans:
 
 
 def _cut(phases: _Spans, start_us: int, length_us: int) -> dict[str, list[list[float]]]:
-    """Return the phases [s from the profile's start], cut to the profile."""
+    """Return the phases clipped to the profile [s from the profile's start]."""
     result: dict[str, list[list[float]]] = {}
     for name, spans in phases.items():
         for span in np.clip(np.array(spans) - start_us, 0, length_us):

@@ -38,11 +38,10 @@ WORKLOADS = {
     "llama2_70b_lora": ("llama2", "llama_2"),
     "stable_diffusion": ("stable_diffusion",),
 }
-"""Workloads as scenarios and the reference profiles name them, by parts of the set's
-names."""
+"""Name parts in the data set, by the workload names of scenarios and profiles."""
 MAX_NAME_LENGTH = 80
 GPU = "NVIDIA H100"
-"""Those that were measured."""
+"""GPU model of the measured nodes."""
 
 _N_NODES = re.compile(r"(\d{1,4})[-_ ]?nodes?", re.IGNORECASE)
 _SLURM_ID = re.compile(r"slurmid_(\d+)")
@@ -51,17 +50,17 @@ _KIND = re.compile(r"(nvml|rapl)_?", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class _DatasetRun:
-    """One measured job of the data set."""
+    """One measured training job of the data set, with the logs of all nodes."""
 
-    workload: str  # class of work, as scenarios name it
+    workload: str  # workload name of scenarios
     n_nodes: int
-    name: str  # unique in its class: the Slurm job, or its place
-    paths: tuple[Path, ...]  # the logs of all its nodes
-    place: str  # its place below the data set's folder
+    name: str  # unique within the workload: Slurm job or path
+    paths: tuple[Path, ...]  # logs of all nodes
+    place: str  # path below the data set's folder
 
     @property
     def profile_id(self) -> str:
-        """Id of its profile, such as ``"llama2_70b_lora-16n-1234567"``."""
+        """Id of the run's profile, such as ``"llama2_70b_lora-16n-1234567"``."""
         return f"{self.workload}-{self.n_nodes}n-{self.name}"
 
 
@@ -69,9 +68,9 @@ class _DatasetRun:
 def import_nlr_genai(
     folder: Path | str, *, step_ms: int = PROFILE_STEP_MS
 ) -> ProfilesOfRuns:
-    """Import the training runs of the data set in a folder.
+    """Import the training runs of the data set of arXiv:2604.07345 as profiles.
 
-    Those that can't be read are skipped.
+    Unreadable runs are skipped.
 
     Parameters
     ----------
@@ -83,8 +82,8 @@ def import_nlr_genai(
     Returns
     -------
     list of PowerProfile
-        The profiles; its attribute ``skipped`` has the place and the problem of each
-        run or folder that can't be read.
+        Profiles of the runs; the list's attribute ``skipped`` has the path and the
+        problem of each unreadable run or folder.
 
     Raises
     ------
@@ -120,7 +119,7 @@ def _profile(run: _DatasetRun, step_ms: int) -> PowerProfile:
 
 
 def find_runs(folder: Path) -> list[_DatasetRun | SkippedRun]:
-    """Return unusable parts of a data set by cause, and its training runs."""
+    """Return the skipped folders and the training runs of a data set."""
     raw = [
         path
         for path in (folder, *sorted(folder.rglob(RAW_FOLDER)))
@@ -133,42 +132,45 @@ def find_runs(folder: Path) -> list[_DatasetRun | SkippedRun]:
         )
     top = folder.parent if folder.name == RAW_FOLDER else folder
     groups = (group for part in raw for group in sorted(part.glob(f"{TRAINING}*/")))
-    result = [run for group in groups for run in _raw_runs(group, top)]
-    runs = [run for run in result if isinstance(run, _DatasetRun)]
-    skipped = [run for run in result if isinstance(run, SkippedRun)]
+    all_runs = [run for group in groups for run in _raw_runs(group, top)]
+    runs = [run for run in all_runs if isinstance(run, _DatasetRun)]
+    skipped = [run for run in all_runs if isinstance(run, SkippedRun)]
     return [*skipped, *_with_own_names(runs)]
 
 
 def _with_own_names(runs: list[_DatasetRun]) -> list[_DatasetRun]:
-    """Sort the runs, and number those of one name."""
+    """Return the runs in order, with numbers added to repeated names."""
     ordered = sorted(
         runs, key=lambda run: (run.workload, run.n_nodes, run.name, run.place)
     )
-    times: Counter[str] = Counter()
-    own = []
+    uses: Counter[str] = Counter()
+    unique = []
     for run in ordered:
-        times[key := run.profile_id] += 1
-        own.append(
-            run if times[key] == 1 else replace(run, name=f"{run.name}-{times[key]}")
+        uses[key := run.profile_id] += 1
+        unique.append(
+            run if uses[key] == 1 else replace(run, name=f"{run.name}-{uses[key]}")
         )
-    return own
+    return unique
 
 
 def _raw_runs(group: Path, top: Path) -> Iterator[_DatasetRun | SkippedRun]:
-    """Yield the runs of a class; the logs of one share the Slurm job, else the name."""
-    of_run: dict[tuple[Path, str], list[Path]] = defaultdict(list)
+    """Yield runs and skipped folders of a workload's folder.
+
+    The logs of a run share a folder and the Slurm job, or the log name without a job.
+    """
+    run_logs: dict[tuple[Path, str], list[Path]] = defaultdict(list)
     for path in sorted(group.rglob("*.log")):
         if kind := _KIND.match(path.name):
             job = _SLURM_ID.search(path.name)
             name = job[1] if job else path.stem[kind.end() :]
-            of_run[path.parent, name].append(path)
-    if not of_run:
+            run_logs[path.parent, name].append(path)
+    if not run_logs:
         place, problem = (
             str(group.relative_to(top)),
             "no NVML or RAPL logs in this folder",
         )
         yield SkippedRun(place, problem)
-    for (folder, name), paths in of_run.items():
+    for (folder, name), paths in run_logs.items():
         place = str(folder.relative_to(top))
         parts = folder.relative_to(group).parts
         matches = [match for part in parts if (match := _N_NODES.fullmatch(part))]
@@ -181,7 +183,7 @@ def _raw_runs(group: Path, top: Path) -> Iterator[_DatasetRun | SkippedRun]:
 
 
 def workload_of(name: str) -> str:
-    """Return the class of work of a folder's or a model's name."""
+    """Return the workload for the name of a folder or model."""
     plain = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
     for workload, parts in WORKLOADS.items():
         if any(part in plain for part in parts):
@@ -190,8 +192,5 @@ def workload_of(name: str) -> str:
 
 
 def _slug(name: str) -> str:
-    """Return a name as part of a file's name.
-
-    Of a long one the end, by which it is known.
-    """
+    """Return a name made safe for file names, the end of a long name."""
     return re.sub(r"[^A-Za-z0-9._]+", "-", name)[-MAX_NAME_LENGTH:].strip("-.") or "run"

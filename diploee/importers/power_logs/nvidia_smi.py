@@ -57,28 +57,29 @@ from diploee.profiles.profile import PLUS_CONSTANT, PowerBoundary, PowerProfile,
 from diploee.profiles.resample import US_PER_S
 
 POWER_COLUMNS = ("power.draw", "power.draw.average", "power.draw.instant")
-"""Columns of power in the order of preference: what is not averaged before it is read
-folds."""
+"""Columns of power in order of preference, as averaged readings contain no aliases."""
 NAME_COLUMNS = ("name", "gpu_name")
-"""Columns of the GPUs' model."""
+"""Columns with the GPU model."""
 UNIQUE_COLUMNS = ("uuid", "gpu_uuid", "serial", "gpu_serial")
-"""Columns that tell all GPUs apart."""
+"""Columns that identify a GPU among all machines."""
 LOCAL_COLUMNS = ("index", "pci.bus_id", "gpu_bus_id")
-"""Columns that tell the GPUs of a machine apart."""
+"""Columns that identify a GPU within a machine."""
 HOST_COLUMNS = ("host", "hostname", "node", "nodename", "machine", "server")
-"""Columns of the machine, which those who log several write themselves."""
+"""Columns with the machine's name, added by users who log several machines."""
 SAME_SPAN = 0.05
-"""Part of their time by which logs of several machines begin or end apart in one file."""  # noqa: E501
+"""Maximum difference of starts and ends of several machines' logs in one file.
+
+The difference is a fraction of the logs' time."""
 MAX_GPUS = 32
 MIN_TICKS = 3
-"""Fewer ticks show no rhythm: they may be a log with a gap."""
+"""Minimum number of ticks for inferring GPUs; fewer may be a log with a gap."""
 LOOK_AT_ROWS = 20_000
 STAND_OUT = 1.5
-"""The waits between ticks are longer than those within by this factor, or more."""
+"""Minimum ratio of waits between ticks to waits within a tick."""
 TOLERATED = 0.02
-"""Part of the waits, on either side, that may be late or early."""
+"""Fraction of waits, at either end, that may be late or early."""
 REGULAR = 0.9
-"""Least part of the ticks that must have a row of every GPU."""
+"""Minimum fraction of ticks that have a row of every GPU."""
 
 _COLUMNS = {
     "model": NAME_COLUMNS,
@@ -98,11 +99,11 @@ def import_nvidia_smi(paths: Sequence[Path | str], **given: Any) -> PowerProfile
     Parameters
     ----------
     paths : sequence of pathlib.Path
-        Logs, one per machine; of a folder all ``*.csv``, ``*.log`` and ``*.txt`` in it,
-        packed or not.
+        Logs, one per machine, or folders with ``*.csv``, ``*.log`` and ``*.txt`` files,
+        plain or compressed.
     **given
-        Fields of `diploee.importers.NvidiaSmiOptions`, such as ``workload``, which is
-        needed. The nodes are one per file where not given, the meter that of the column
+        Fields of `diploee.importers.NvidiaSmiOptions`; ``workload`` is required. By
+        default there is one node per file, and the meter follows from the power column
         and the GPU (``gpu``, or the log's column ``name``), see
         `diploee.profiles.known_meter`.
     """
@@ -157,37 +158,37 @@ def _boundary(add_w: float) -> str:
 
 
 def _notes(gpus: list[Device], columns: list[str], meter: MeterModel) -> str:
-    how = "the driver does not average it"
+    averaging = "the driver does not average it"
     if meter.window_s:
         assumed = " (assumed)" if meter.kind == "unknown" else ""
-        how = f"the driver averages it over {meter.window_s:g} s{assumed}"
+        averaging = f"the driver averages it over {meter.window_s:g} s{assumed}"
     longest_s = max(gpu.longest_gap_s for gpu in gpus)
     return (
-        f"'{', '.join(columns)}' of {len(gpus)} GPUs, naive local time; {how}; "
+        f"'{', '.join(columns)}' of {len(gpus)} GPUs, naive local time; {averaging}; "
         "readings joined by straight lines; longest time between good readings of a "
         f"GPU {longest_s:g} s"
     )
 
 
 class _Machine(NamedTuple):
-    """The GPUs of one file, of one machine or several."""
+    """The GPUs in one log file, of one machine or several."""
 
     column: str  # column of power that was read
     gpus: list[Device]
     n_hosts: int
-    model: str  # model of the first, where the log says it
+    model: str  # model of the first GPU; empty if not in the log
     sha256: str  # hash of the file
-    counts: Counter[str]  # oddities met, by cause
-    repairs: list[Repair]  # of rows that belong to no GPU
+    counts: Counter[str]  # counts of odd rows, by cause
+    repairs: list[Repair]  # repairs of rows without a GPU
     has_unique_names: bool
 
 
 def _refuse_copies(machines: list[_Machine]) -> None:
-    """Refuse a GPU that is there twice, by a name of its own, its file or readings."""
+    """Refuse logs with the same GPU twice, by file, unique name, or equal readings."""
     gpus = [gpu for machine in machines for gpu in machine.gpus]
     start_us = max(int(gpu.curve.t_us[0]) for gpu in gpus)
     end_us = min(int(gpu.curve.t_us[-1]) for gpu in gpus)
-    seen: dict[object, tuple[_Machine, Device]] = {}
+    owners: dict[object, tuple[_Machine, Device]] = {}
     for machine in machines:
         for gpu in machine.gpus:
             t_us, power_w = gpu.curve.t_us, gpu.curve.power_w
@@ -199,8 +200,8 @@ def _refuse_copies(machines: list[_Machine]) -> None:
             if np.diff(power_w[shared]).any():
                 keys.append((t_us[shared].tobytes(), power_w[shared].tobytes()))
             for key in keys:
-                of, other = seen.setdefault(key, (machine, gpu))
-                if of is not machine:
+                owner, other = owners.setdefault(key, (machine, gpu))
+                if owner is not machine:
                     raise LogFormatError(
                         f"{gpu.name}: {gpu.label} has the name or the readings of "
                         f"{other.label} in {other.name}, expected each GPU once; leave "
@@ -210,15 +211,15 @@ def _refuse_copies(machines: list[_Machine]) -> None:
 
 
 def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
-    """Read a log and repair the readings of each GPU."""
+    """Read an nvidia-smi log file and repair the readings of each GPU."""
     sheet, n_cut = _sheet(path)
     plain = [_BRACKETS.sub("", name) for name in sheet.names]
     powers = [sheet.names[plain.index(name)] for name in POWER_COLUMNS if name in plain]
     powers = powers or ["power.draw [W]"]
     names = {"timestamp": "timestamp"} | {name: name for name in powers}
-    for key, known in _COLUMNS.items():
-        there = (sheet.names[plain.index(name)] for name in known if name in plain)
-        names |= {f"{key}.{k}": name for k, name in enumerate(there)}
+    for key, usual in _COLUMNS.items():
+        columns = (sheet.names[plain.index(name)] for name in usual if name in plain)
+        names |= {f"{key}.{k}": name for k, name in enumerate(columns)}
     table = sheet.read(names, "a log of nvidia-smi")
     times = stamps_of_one_clock(table, "timestamp")
     column, values_w = _power_w(sheet, table, powers)
@@ -283,7 +284,7 @@ def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
 
 
 def _sheet(path: Path) -> tuple[HeaderTable, int]:
-    """Return the file from its header on, and how many lines at its end were cut."""
+    """Return the table from its header on, and 1 if the last line was cut, else 0."""
     text = read_text(path, f"columns {_EXPECTED}").without_comments("#")
     end = text.data.rfind(b"\n") + 1
     n_cut = int(end > 0 and not (text.data[end:].isspace() or end == len(text.data)))
@@ -296,7 +297,10 @@ def _sheet(path: Path) -> tuple[HeaderTable, int]:
 def _power_w(
     sheet: HeaderTable, table: ReadTable, names: list[str]
 ) -> tuple[str, Float64Array]:
-    """Return the first power column with numbers [W], NaN for failed reads."""
+    """Return name and values of the first numeric power column [W].
+
+    Failed reads are NaN.
+    """
     for name in names:
         text = pc.utf8_trim_whitespace(table.columns[name])
         is_milli = pc.fill_null(pc.match_substring_regex(text, r"mW$"), False)
@@ -323,16 +327,16 @@ def _power_w(
 
 
 class _Gpus(NamedTuple):
-    """Rows of each GPU by its name.
+    """Rows of each GPU by name, identified by columns or inferred from times.
 
-    Of its own, else of machine and index, else by their times.
+    A name is unique, or of machine and index, or of the row's position in a tick.
     """
 
     rows: dict[str, Int64Array]
     n_hosts: int
     has_unique_names: bool
-    is_told: bool  # whether columns tell all of them apart
-    incomplete: Int64Array  # rows in ticks that not all GPUs have
+    is_told: bool  # True if columns identify all GPUs
+    incomplete: Int64Array  # rows in ticks without a row of every GPU
 
 
 def _gpus(
@@ -343,18 +347,20 @@ def _gpus(
         _names(table, timed, key) for key in ("unique", "local", "host")
     )
     names = [
-        of for of in ([host, local] if unique is None else [unique]) if of is not None
+        column
+        for column in ([host, local] if unique is None else [unique])
+        if column is not None
     ]
     by_name = {"": timed}
     if names:
         encoded = pc.binary_join_element_wise(*names, " ").dictionary_encode()
-        group, known = (
+        group, labels = (
             encoded.indices.to_numpy(zero_copy_only=False),
             encoded.dictionary.to_pylist(),
         )
         by_name = {
-            known[k]: timed[group == k]
-            for k in sorted(range(len(known)), key=known.__getitem__)
+            labels[k]: timed[group == k]
+            for k in sorted(range(len(labels)), key=labels.__getitem__)
         }
     n_hosts = 1 if host is None else len(pc.unique(host))
     is_one = unique is not None or (local is not None and host is not None)
@@ -365,13 +371,13 @@ def _gpus(
             f"{n_gpus}; correct one"
         )
     if is_one:
-        # As many machines as GPUs have one index
+        # The number of machines is the number of GPUs with the same index
         if host is None and local is not None:
-            of_index = pc.unique(
+            pairs = pc.unique(
                 pc.binary_join_element_wise(local, unique, "\t")
             ).to_pylist()
             n_hosts = max(
-                Counter(pair.partition("\t")[0] for pair in of_index).values(),
+                Counter(pair.partition("\t")[0] for pair in pairs).values(),
                 default=1,
             )
         return _Gpus(by_name, n_hosts, unique is not None, True, timed[:0])
@@ -382,18 +388,23 @@ def _gpus(
         blocks = _blocks(
             times.us, power_w, rows, None if local is None else each, is_known
         )
-        for block, of_block in enumerate(blocks):
+        for block, block_rows in enumerate(blocks):
             gpu, n = _in_ticks(
-                table, times.us, power_w, of_block, each and each // len(blocks), local
+                table,
+                times.us,
+                power_w,
+                block_rows,
+                each and each // len(blocks),
+                local,
             )
             machines = len(blocks) * (n if local is not None else 1)
-            lost.append(of_block[gpu < 0])
+            lost.append(block_rows[gpu < 0])
             for nth in range(n):
                 parts, machine = [name], block * n + nth
                 if local is None:
                     parts, machine = [*filter(None, [name]), str(nth)], block
                 parts += [f"machine {machine + 1}"] * (machines > 1)
-                split[" ".join(parts)] = of_block[gpu == nth]
+                split[" ".join(parts)] = block_rows[gpu == nth]
             n_machines = max(n_machines, machines)
     return _Gpus(
         split, n_hosts * n_machines, False, False, np.sort(np.concatenate(lost))
@@ -401,14 +412,12 @@ def _gpus(
 
 
 def _names(table: ReadTable, rows: Int64Array, key: str) -> Any:
-    """Return what the first column of a kind that has names says of some rows.
+    """Return the names of rows in the first filled column of a kind.
 
-    None without one.
+    None if all columns of the kind are absent or empty.
     """
     for column in (
-        table.columns[result]
-        for result in table.columns
-        if result.startswith(f"{key}.")
+        table.columns[name] for name in table.columns if name.startswith(f"{key}.")
     ):
         text = pc.utf8_trim_whitespace(column)
         if not pc.all(
@@ -427,23 +436,24 @@ def _blocks(
     n_told: int | None,
     is_known: bool,
 ) -> list[Int64Array]:
-    """Return the rows of each machine, where logs of one time are in turn.
+    """Return the rows of each machine in a file of logs one after the other.
 
-    The time begins anew at each. Two that no header parts may be one log whose clock
-    was set back, and a copy of a log is no block; there the number must be given.
+    The times restart at each log. Two logs without a header between them may be one log
+    with a clock that was set back, and copies of a log are not separate machines: the
+    number of GPUs must be specified then.
     """
     if n_told == 1:
         return [rows]
-    of_us = t_us[rows]
-    step_us = np.diff(of_us)
-    span_us = int(np.ptp(of_us)) if rows.size else 0
+    times_us = t_us[rows]
+    step_us = np.diff(times_us)
+    span_us = int(np.ptp(times_us)) if rows.size else 0
     restarts = np.flatnonzero(step_us < (2 * SAME_SPAN - 1) * span_us)
     if n_told and n_told > 1 and restarts.size != n_told - 1:
         backmost = np.sort(np.argsort(step_us)[: n_told - 1])
         restarts = backmost[step_us[backmost] < -span_us / 2]
     elif np.count_nonzero(step_us < 0) > restarts.size + (1 - REGULAR) * rows.size:
-        return [rows]  # in no order
-    elif falls_back(of_us, HOUR_US)[restarts].any():
+        return [rows]  # unordered
+    elif falls_back(times_us, HOUR_US)[restarts].any():
         return [rows]
     blocks = np.split(rows, restarts + 1)
     if n_told == len(blocks):
@@ -466,8 +476,8 @@ def _in_ticks(
     n_told: int | None,
     local: Any,
 ) -> tuple[Int64Array, int]:
-    """Return each row's GPU within its tick (-1: none), and their number."""
-    # Most have one row of a GPU at a time, evenly
+    """Return each row's GPU number within a tick (-1 if none), and the GPU count."""
+    # Most logs have one row of a GPU at a time, at even times
     if local is not None and n_told is None:
         waits_us = np.abs(np.diff(t_us[rows][:LOOK_AT_ROWS]))
         if waits_us.size:
@@ -482,15 +492,15 @@ def _in_ticks(
         )
     gpu, n = inferred
     if n_told is None and n > 1:
-        result = {
-            (t_us[of].tobytes(), power_w[of].tobytes())
-            for of in (rows[gpu == nth] for nth in range(n))
+        readings = {
+            (t_us[gpu_rows].tobytes(), power_w[gpu_rows].tobytes())
+            for gpu_rows in (rows[gpu == nth] for nth in range(n))
         }
-        # Machines may be at one power at the same times, as GPUs of one machine may.
+        # GPUs of one or several machines may have the same constant power.
         varies = (
             np.nanmax(power_w[rows]) > np.nanmin(power_w[rows]) or local is not None
         )
-        if len(result) < n and varies:
+        if len(readings) < n and varies:
             table.fail(
                 int(rows[1]),
                 (
@@ -505,26 +515,28 @@ def _in_ticks(
 def gpu_of_rows(
     t_us: Int64Array, n_gpus: int | None = None
 ) -> tuple[Int64Array, int] | None:
-    """Return each row's GPU (-1 in incomplete ticks), and the number of GPUs.
+    """Infer each row's GPU number (-1 in incomplete ticks), and the number of GPUs.
 
-    Without a column of GPUs the rhythm of the rows tells: those of one tick follow each
-    other within milliseconds, ticks an interval apart. Of all GPU counts the largest is
-    taken whose longest waits, as many as there would be ticks, stand out from the
-    others and come regularly.
+    Without a GPU column the times of the rows identify GPUs: rows of one tick are
+    milliseconds apart, ticks are an interval apart. The result is the largest GPU count
+    for which the waits between ticks are regular, and longer than the waits within
+    ticks.
     """
     if t_us.size == 0:
         return np.zeros(0, dtype=np.int64), n_gpus or 1
     waits = np.abs(np.diff(t_us)).astype(np.float64)
     sample = waits[:LOOK_AT_ROWS]
-    shown = _shown_gpus(sample)
-    if n_gpus is None or n_gpus == shown:
-        return _split(waits, shown, _threshold(sample, shown))
+    n_seen = _shown_gpus(sample)
+    if n_gpus is None or n_gpus == n_seen:
+        return _split(waits, n_seen, _threshold(sample, n_seen))
     threshold = _threshold(sample, n_gpus)
-    return None if shown > 1 and threshold is None else _split(waits, n_gpus, threshold)
+    return (
+        None if n_seen > 1 and threshold is None else _split(waits, n_gpus, threshold)
+    )
 
 
 def _shown_gpus(waits: Float64Array) -> int:
-    """Return the number of GPUs in ticks, 1 where no tick has several rows."""
+    """Infer the number of GPUs per tick from waits [us], 1 if ticks have one row."""
     for candidate in range(min(MAX_GPUS, (waits.size + 1) // MIN_TICKS), 1, -1):
         threshold = _threshold(waits, candidate)
         if threshold is not None and _split(waits, candidate, threshold) is not None:
@@ -533,10 +545,10 @@ def _shown_gpus(waits: Float64Array) -> int:
 
 
 def _threshold(waits: Float64Array, n_gpus: int) -> float | None:
-    """Return a wait between those within a tick and those between ticks.
+    """Return a wait longer than waits within ticks, shorter than waits between [us].
 
-    None if they don't part. `n_gpus` GPUs make one in `n_gpus` waits a wait between
-    ticks.
+    None if the two kinds of waits overlap. With `n_gpus` GPUs one in `n_gpus` waits is
+    between ticks.
     """
     n_between = max(1, round((waits.size + 1) / n_gpus) - 1)
     if n_gpus == 1 or waits.size <= n_between:
@@ -554,7 +566,7 @@ def _split(
     if n_gpus == 1:
         return np.zeros(waits.size + 1, dtype=np.int64), 1
     n_rows = waits.size + 1
-    # The ticks can't be seen, so every row is believed to be there
+    # Without visible ticks, all rows are taken as complete
     if threshold is None:
         gpu = np.arange(n_rows) % n_gpus
         gpu[n_rows - n_rows % n_gpus :] = -1

@@ -34,7 +34,7 @@ MaxGap = Annotated[
 
 
 class Reading(Choices):
-    """Options of every importer."""
+    """Options common to all importers of measured power."""
 
     n_nodes: Nodes | None = unset("Nodes of the job; what its files tell by default.")
     source: str = default("", "Where the measurement comes from.")
@@ -63,19 +63,19 @@ DEVICES = "Devices to take, by their names in the log; all by default."
 
 
 class NewProfile(Reading):
-    """Options of an importer of one job's logs."""
+    """Options common to importers of one job's logs as a new profile."""
 
     workload: str = Field(description="Workload, as scenarios name it.")
     profile_id: str | None = unset("Id of the profile; <workload>-<nodes>n by default.")
 
     def of_nodes(self, n_nodes: int) -> tuple[str, str, int]:
-        """Return id, workload and nodes of the profile."""
+        """Return profile id, workload and number of nodes of the profile."""
         return self.profile_id or f"{self.workload}-{n_nodes}n", self.workload, n_nodes
 
 
 @document_fields
 class WattAMeterOptions(NewProfile):
-    """Options of `import_wattameter`."""
+    """Options of `import_wattameter`, the importer of WattAMeter logs."""
 
     devices: list[str] = default([], DEVICES)
     slurm_id: str | None = unset("Job to take from a folder that holds several.")
@@ -93,7 +93,7 @@ class WattAMeterOptions(NewProfile):
 
 
 class _Averaged(NewProfile):
-    """Facts of readings that files may not hold."""
+    """Options for facts that files may lack: constant power and averaging window."""
 
     add_w: Annotated[float, Field(ge=0, le=MAX_POWER_W)] = default(
         0.0, "Constant added per node for what the power lacks [W]."
@@ -105,7 +105,7 @@ class _Averaged(NewProfile):
 
 @document_fields
 class NvidiaSmiOptions(_Averaged):
-    """Options of `import_nvidia_smi`."""
+    """Options of `import_nvidia_smi`, the importer of nvidia-smi logs."""
 
     devices: list[str] = default([], DEVICES)
     n_gpus: Nodes | None = unset(
@@ -120,7 +120,7 @@ class NvidiaSmiOptions(_Averaged):
 
 @document_fields
 class PlainOptions(_Averaged):
-    """Options of `import_plain`."""
+    """Options of `import_plain`, the importer of power tables."""
 
     n_nodes: Nodes = Field(description="Nodes of the job.")
     power_boundary: Boundary | None = unset(
@@ -154,7 +154,7 @@ class PlainOptions(_Averaged):
 
 @document_fields
 class MLPerfOptions(Reading):
-    """Options of `import_mlperf_power`."""
+    """Options of `import_mlperf_power`, the importer of MLPerf power logs."""
 
     side: Literal["auto", "ac", "dc", "all"] = default(
         "auto", "Side of the power supplies; auto takes AC where a run has both."

@@ -41,16 +41,16 @@ FORMATS = tuple(_READERS)
 def read_profiles(
     files: Sequence[Path], source_format: str, **given: Any
 ) -> list[PowerProfile]:
-    """Read measured power as profiles.
+    """Read measured power in one of the known formats as profiles.
 
     Parameters
     ----------
     files : sequence of pathlib.Path
-        Logs of one job; of ``"mlperf-power"`` and ``"nlr-genai"`` a folder of runs.
+        Logs of one job; a folder of runs for ``"mlperf-power"`` and ``"nlr-genai"``.
     source_format : str
         One of `FORMATS`.
     **given
-        Options of the format's importer, None for their defaults.
+        Options of the format's importer; None means the default.
     """
     given = {name: value for name, value in given.items() if value is not None}
     return _READERS[source_format](files, **given)
@@ -59,5 +59,5 @@ def read_profiles(
 def add_profiles(
     profiles: Sequence[PowerProfile], out: Path, force: bool, inputs: Sequence[Path]
 ) -> list[Path]:
-    """Add profiles to the library in a folder, one by one, and return their files."""
+    """Add profiles to the library in a folder, and return the written files."""
     return [add_profile(profile, out, force, inputs) for profile in profiles]

@@ -47,47 +47,52 @@ from diploee.profiles.resample import (
 )
 
 LONGER = 1.05
-"""A step counts as longer than the readings' interval from here on."""
+"""Ratio of step to readings' interval above which the step limits the bandwidth."""
 
 
 @dataclass(frozen=True, eq=False)
 class Device:
-    """Devices measured together: a GPU, a node, or all devices of a log."""
+    """Repaired readings of a GPU, a node, or all devices of a log."""
 
-    name: str  # its file, for errors
-    label: str  # which device of the file, for errors; may be empty
+    name: str  # file name, for errors
+    label: str  # device within the file, for errors; may be empty
     curve: EnergyCurve
     interval_us: float  # usual interval of the readings [us]
     longest_gap_s: float = 0.0  # longest time between good readings [s]
-    sha256: str = ""  # hash of its file
-    n_readings: int = 0  # rows of readings in its file
+    sha256: str = ""  # hash of the file
+    n_readings: int = 0  # rows of readings in the file
     repairs: tuple[Repair, ...] = ()
 
     @property
     def span(self) -> str:
-        """The time that it covers, for errors."""
+        """Name, start and end of the readings, as text for errors."""
         start, end = self.curve.t_us[[0, -1]].astype("datetime64[us]")
         return f"{self.name}: {self.label and f'{self.label}, '}{start} to {end}"
 
     @property
     def clock_shift_s(self) -> float:
-        """How far changes of its clock moved what comes after them [s]."""
+        """Total shift of timestamps by summer time changes of the clock [s]."""
         signs = {REPEATED_HOURS: 1, SKIPPED_HOURS: -1}
-        return sum(signs.get(of.cause, 0) * of.time_s for of in self.repairs)
+        return sum(
+            signs.get(repair.cause, 0) * repair.time_s for repair in self.repairs
+        )
 
     def held(self, start_us: int, end_us: int, max_lost: float | None) -> Device:
-        """Return the device over a span, held at its ends within the limits."""
+        """Return the device extended to start and end, with constant power at the ends.
+
+        Fail if more time is missing than may be lost.
+        """
         t_us, power_w = self.curve.t_us, self.curve.power_w
         assert power_w is not None
-        before, after = int(t_us[0] > start_us), int(t_us[-1] < end_us)
-        if not before + after:
+        n_before, n_after = int(t_us[0] > start_us), int(t_us[-1] < end_us)
+        if not n_before + n_after:
             return self
         whole_us, covered_us = end_us - start_us, int(t_us[-1] - t_us[0])
-        held_us = np.concatenate(([start_us] * before, t_us, [end_us] * after)).astype(
-            np.int64
-        )
+        held_us = np.concatenate(
+            ([start_us] * n_before, t_us, [end_us] * n_after)
+        ).astype(np.int64)
         curve = EnergyCurve.from_readings(
-            held_us, np.pad(power_w, (before, after), mode="edge")
+            held_us, np.pad(power_w, (n_before, n_after), mode="edge")
         )
         held_j = float(curve.energy_j[-1] - self.curve.energy_j[-1])
         energy, time = (
@@ -101,22 +106,22 @@ class Device:
                 f"the log, leave the run out{allowing(energy, time)}"
             )
         device, held_s = Path(self.name).name, (whole_us - covered_us) / US_PER_S
-        repair = Repair(device, HELD, before + after, held_j, energy, held_s)
+        repair = Repair(device, HELD, n_before + n_after, held_j, energy, held_s)
         return replace(self, curve=curve, repairs=(*self.repairs, repair))
 
 
 @dataclass(frozen=True)
 class SkippedRun(Brief):
-    """A run, or a folder of runs, that can't be read."""
+    """An unreadable run, or folder of runs, with the problem."""
 
-    place: str  # which one
-    problem: str  # why, in one line
+    place: str  # path or name of the run
+    problem: str  # reason, in one line
 
 
 class ProfilesOfRuns(list[PowerProfile]):
-    """Profiles of the runs in a folder.
+    """List of the profiles of runs in a folder.
 
-    `skipped` names the runs that can't be read, and why.
+    `skipped` contains the unreadable runs with their problems.
     """
 
     def __init__(self) -> None:
@@ -124,7 +129,7 @@ class ProfilesOfRuns(list[PowerProfile]):
         self.skipped: list[SkippedRun] = []
 
     def take(self, place: str, read: Callable[[], PowerProfile]) -> None:
-        """Add the profile of a run, or its name to those that are skipped."""
+        """Append the profile of a run, or add the run to `skipped` on an error."""
         try:
             self.append(read())
         except InputError as error:
@@ -138,12 +143,12 @@ def device_of(
     power_w: Float64Array,
     failed: Mapping[str, BoolArray] | None = None,
 ) -> Device:
-    """Return readings [W] of rows as a device.
+    """Return repaired readings [W] as a device, in the order of time.
 
-    NaN are bridged, and counted by cause.
+    NaN readings are bridged by straight lines, and counted by cause.
     """
-    t_us, kept = in_order(account, rows, t_us, power_w)
-    rows, power_w = rows[kept], power_w[kept]
+    t_us, kept_rows = in_order(account, rows, t_us, power_w)
+    rows, power_w = rows[kept_rows], power_w[kept_rows]
     good = np.flatnonzero(~np.isnan(power_w))
     if t_us.size < 2 or not good.size:
         n_good, n_rows = plural(good.size, "good reading"), plural(t_us.size, "row")
@@ -158,13 +163,13 @@ def device_of(
     )
     curve = EnergyCurve.from_readings(t_us, filled_w)
     for cause, is_cause in (failed or {FAILED: np.isnan(power_w)}).items():
-        lost = np.flatnonzero(is_cause[kept] if failed else is_cause)
-        of_us = lost.size * interval_us / US_PER_S
+        lost = np.flatnonzero(is_cause[kept_rows] if failed else is_cause)
+        lost_s = lost.size * interval_us / US_PER_S
         account.add(
             cause,
             rows[lost],
-            filled_w[lost].mean() * of_us if lost.size else 0.0,
-            of_us,
+            filled_w[lost].mean() * lost_s if lost.size else 0.0,
+            lost_s,
         )
     gap_s = bridge(account, rows, t_us, good, curve)
     repairs = account.settle(float(curve.energy_j[-1]), (t_us[-1] - t_us[0]) / US_PER_S)
@@ -179,7 +184,7 @@ def device_of(
 
 
 def restored(device: Device, meter: MeterModel) -> Device:
-    """Return a device with its meter's gain divided out of its readings."""
+    """Return a device with the meter's averaging undone, by dividing by its gain."""
     step_us = max(round(meter.interval_s * US_PER_S), 1)
     power_w = meter.restore(common_power_w([device.curve], step_us), step_us / US_PER_S)
     t_us = device.curve.t_us[0] + np.arange(power_w.size + 1) * step_us
@@ -194,11 +199,11 @@ def sum_w(
     *,
     add_w: float = 0.0,
 ) -> tuple[Float32Array, list[Repair]]:
-    """Return mean power of all devices in each whole step of shared time [W].
+    """Return the total mean power of devices per step of shared time [W], and repairs.
 
-    It is rounded so that its energy is kept, `add_w` [W] included. The repairs are
-    those of the devices, and what is cut off as not all devices cover it; too much of
-    it is refused.
+    `add_w` [W] is added, and rounding conserves the energy. The repairs include the
+    devices' repairs and the time cut off because not all devices cover it; devices that
+    share too little time are refused.
     """
     curves = [device.curve for device in devices]
     power_w = common_power_w(curves, step_ms * US_PER_MS)
@@ -248,22 +253,22 @@ def sum_w(
 
 
 def repaired_rows(repairs: Sequence[Repair]) -> dict[str, int]:
-    """Return the rows of repairs by cause.
+    """Return the numbers of repaired rows by cause.
 
-    Devices that share a clock change it once.
+    A clock change counts once, as devices share a clock.
     """
     rows: dict[str, list[int]] = {}
-    for of in repairs:
-        rows.setdefault(of.cause, []).append(of.n_rows)
+    for repair in repairs:
+        rows.setdefault(repair.cause, []).append(repair.n_rows)
     by_clock = (REPEATED_HOURS, SKIPPED_HOURS)
-    result = {
+    totals = {
         cause: (max if cause in by_clock else sum)(n) for cause, n in rows.items()
     }
-    return {cause: n for cause, n in result.items() if n}
+    return {cause: n for cause, n in totals.items() if n}
 
 
 def files_in(path: Path, *endings: str) -> list[Path]:
-    """Return the files in a folder by their endings, packed or not, or a path alone."""
+    """Return a folder's files with some endings, plain or compressed, or one file."""
     if not path.is_dir():
         return [path]
     result = sorted(p for p in path.iterdir() if {*endings} & {*p.suffixes[-2:]})
@@ -276,7 +281,7 @@ def files_in(path: Path, *endings: str) -> list[Path]:
 
 
 def check_devices(path: Path, wanted: Sequence[str], known: Iterable[str]) -> None:
-    """Raise `LogFormatError` for devices to take that are not there."""
+    """Raise `LogFormatError` if requested devices are not in the log."""
     if missing := sorted({*wanted} - {*known}):
         raise LogFormatError(
             f"{path}: no device {one_of(missing)} (have: {one_of(sorted(known))}); "
@@ -296,25 +301,26 @@ def of_devices(
     repairs: Sequence[Repair] = (),
     **facts: Any,
 ) -> PowerProfile:
-    """Return the profile of devices, summed over the time that they share.
+    """Return the profile of devices' total power over their shared time.
 
-    `what` they are called in its counts; further arguments as for `measured`.
+    `what` names the devices in the profile's counts; further arguments are those of
+    `measured`.
     """
-    power_w, result = sum_w(devices, step_ms, options.max_lost, add_w=add_w)
+    power_w, sum_repairs = sum_w(devices, step_ms, options.max_lost, add_w=add_w)
     unshared = unshared_s([device.curve for device in devices])
     return measured(
         named,
         step_ms,
         power_w,
         options,
-        repairs=[*result, *repairs],
+        repairs=[*sum_repairs, *repairs],
         counts={**counts, f"seconds_that_not_all_{what}_cover": unshared},
         **facts,
     )
 
 
 def joint_hash(hashes: Sequence[str]) -> str:
-    """Return the hash of several files; of one it is its own."""
+    """Return a common hash of several files, or the hash of a single file."""
     joined = hashlib.sha256("".join(hashes).encode()).hexdigest()
     return joined if len(hashes) > 1 else hashes[0]
 
@@ -332,11 +338,11 @@ def measured(
     bandwidth_hz: float | None = None,
     **facts: Any,
 ) -> PowerProfile:
-    """Return a profile of measured power, trimmed as the options say.
+    """Return a profile of measured power, trimmed by the options.
 
-    `named` are its id, workload and nodes; `source` is taken where they name none; the
-    bandwidth is what the meter, and the step where it is longer than its interval,
-    leave where it is not given.
+    `named` has id, workload and number of nodes; `source` applies if the options have
+    no source. By default the bandwidth follows from the meter, and from the step if the
+    step is longer than the meter's interval.
     """
     interval_s, window_s, step_s = (
         meter.polled_s or 0.0,

@@ -29,28 +29,29 @@ from diploee.profiles.profile import Repair
 from diploee.profiles.resample import US_PER_S, EnergyCurve
 
 MAX_LOST_ENERGY, MAX_LOST_TIME = 0.01, 0.05
-"""Fractions of a device's energy and time that rows may have which are lost or there
-twice; of what is held at the ends, or cut off there as not all devices have it, the
-time alone counts."""
+"""Maximum fractions of a device's energy and time in lost or repeated rows.
+
+For readings held at the ends only the time counts."""
 GAP_INTERVALS = 3.0
-"""A gap is longer than this many of the readings' longer intervals (`USUAL`)."""
+"""Minimum length of a gap in usual intervals of the readings (`USUAL`)."""
 LATE = 1.4
-"""A wait longer than this many of them, and no gap yet, is bridged and counted, not
-limited."""
+"""Wait in usual intervals above which a wait is counted as bridged, with no limit."""
 USUAL = 0.9
-"""Quantile of the intervals beyond which a gap is looked for, as some readings come
-irregularly."""
+"""Quantile of the intervals that is the usual interval, as readings are irregular."""
 CLOSE = 0.75
-"""Readings closer than this part of their interval are too many for one device."""
+"""Fraction of the interval below which readings are too close for one device."""
 MIN_IN_TURN, IN_TURN = 30, 2.0
-"""Rows, and how far each differs from the next more than from the one after, of two
-devices that are read in turn."""
+"""Minimum rows, and ratio of differences, that show two devices in alternating rows.
+
+The ratio is of each row's difference from the next row to that from the row after."""
 PAUSE_US = 2_000_000
-"""How long a logger may pause where its clock changes [us]."""
+"""Maximum pause of a logger at a clock change [us]."""
 
 HOUR_US = 3_600 * US_PER_S
 _WEEK_US, _SATURDAY_22_US, _NIGHT_US = 168 * HOUR_US, 70 * HOUR_US, 6 * HOUR_US
-"""1970 began on a Thursday; the night lasts until 4 h on Sunday."""
+"""Length of a week, Saturday 22:00 in a week, and night from then to Sunday 4:00 [us].
+
+A week starts on Thursday, as 1 January 1970 was a Thursday."""
 
 OUT_OF_ORDER, REPEATED, SORTED = (
     "rows_out_of_order",
@@ -68,7 +69,7 @@ LIMITED = {
     UNTIMED: "without a time",
     SHORT: "closer to the one before than the readings' interval",
 }
-"""Causes that count as lost, there twice or held, and what rows they are."""
+"""Causes with limits (lost, repeated or held rows), with descriptions of the rows."""
 
 
 _Entry = tuple[str, int, int, float, float]
@@ -77,37 +78,38 @@ _Entry = tuple[str, int, int, float, float]
 
 @dataclass(frozen=True)
 class Log:
-    """A file of readings, and how far it may be repaired."""
+    """A log file of readings, with the limits of repairs."""
 
     path: Path
-    # Longest time without a good reading [s], at least `max_gap_intervals`
+    # Maximum time without a good reading [s], at least `max_gap_intervals`
     max_gap_s: float
-    max_lost: float | None = None  # fraction of energy and of time, else the two above
-    is_local: bool = False  # whether the clock may change to and from summer time
+    # Maximum lost fraction of energy and time; None: MAX_LOST_ENERGY, MAX_LOST_TIME
+    max_lost: float | None = None
+    is_local: bool = False  # True if the clock may change to and from summer time
     max_gap_intervals: float = 0.0
-    max_bridged: float = MAX_LOST_TIME  # fraction of the time that all gaps may have
+    max_bridged: float = MAX_LOST_TIME  # maximum fraction of time in gaps
 
 
 @dataclass
 class RepairCount:
-    """Repairs of the readings of one device."""
+    """Counter of the repairs of one device's readings, in rows, energy and time."""
 
     log: Log
     device: str
-    where: Callable[[int], str]  # file and line of a row
+    where: Callable[[int], str]  # file and line by row number
     entries: list[_Entry] = field(default_factory=list)
 
     def add(self, cause: str, rows: Int64Array, energy_j: float, time_s: float) -> None:
-        """Count rows with their energy [J] and time [s]."""
+        """Count repaired rows of a cause with their energy [J] and time [s]."""
         if rows.size:
             self.entries.append(
                 (cause, int(rows[0]), rows.size, float(energy_j), float(time_s))
             )
 
     def settle(self, energy_j: float, time_s: float) -> tuple[Repair, ...]:
-        """Return the repairs of a device of some energy and time.
+        """Return the repairs as fractions of a device's total energy [J] and time [s].
 
-        Refuse what is too much.
+        Fail if the lost energy or time exceeds the limits.
         """
         for causes in ((HELD,), (OUT_OF_ORDER, REPEATED, UNTIMED, SHORT)):
             lost = [entry for entry in self.entries if entry[0] in causes]
@@ -116,13 +118,13 @@ class RepairCount:
             if exceeds(self.log.max_lost, 0.0 if causes == (HELD,) else energy, time):
                 self._fail(lost, energy, time)
         return tuple(
-            Repair(self.name, cause, n_rows, of_j, fraction(of_j, energy_j), of_s)
-            for cause, _, n_rows, of_j, of_s in self.entries
+            Repair(self.name, cause, n_rows, lost_j, fraction(lost_j, energy_j), lost_s)
+            for cause, _, n_rows, lost_j, lost_s in self.entries
         )
 
     @property
     def name(self) -> str:
-        """The file and the device in it."""
+        """Name of the file and of the device in the file."""
         return " ".join(filter(None, (self.log.path.name, self.device)))
 
     def _fail(
@@ -142,7 +144,7 @@ class RepairCount:
 
 
 def exceeds(max_lost: float | None, energy: float, time: float) -> bool:
-    """Return whether fractions of the energy and the time are more than may be lost."""
+    """Return True if a lost fraction of energy or time is above the limit."""
     limits = (
         (MAX_LOST_ENERGY, MAX_LOST_TIME) if max_lost is None else (max_lost, max_lost)
     )
@@ -150,12 +152,12 @@ def exceeds(max_lost: float | None, energy: float, time: float) -> bool:
 
 
 def fraction(part: float, whole: float) -> float:
-    """Return a part of a whole, from 0 to 1."""
+    """Return part / whole limited to 1, or 1 if the whole is 0 and the part is not."""
     return min(part / whole, 1.0) if whole > 0 else float(part > 0)
 
 
 def loss_text(energy: float, time: float, of: str = "its") -> str:
-    """Return in words how much is lost and how much may be."""
+    """Return the lost fractions and their limits as text for an error."""
     return (
         f"{energy:.1%} of {of} energy and {time:.1%} of {of} time lost, doubled or "
         f"held, expected {MAX_LOST_ENERGY:.0%} and {MAX_LOST_TIME:.0%} at most"
@@ -163,7 +165,7 @@ def loss_text(energy: float, time: float, of: str = "its") -> str:
 
 
 def allowing(energy: float, time: float) -> str:
-    """Return the option that allows a loss."""
+    """Return text with the option ``--max-lost`` that would allow a loss."""
     return (
         ", or allow it (--max-lost "
         f"{min(np.ceil(max(energy, time) * 100 + 1e-6), 100) / 100:g})"
@@ -173,7 +175,11 @@ def allowing(energy: float, time: float) -> str:
 def in_order(
     account: RepairCount, rows: Int64Array, t_us: Int64Array, power_w: Float64Array
 ) -> tuple[Int64Array, Int64Array]:
-    """Return increasing timestamps on one clock [us], and the rows with them."""
+    """Return increasing timestamps on one clock [us], and the indices of their rows.
+
+    Rows out of order or with repeated times are dropped or sorted, and counted; fail if
+    too much is lost.
+    """
     every = np.arange(t_us.size)
     step_us = np.diff(t_us)
     if (step_us > 0).all() and (
@@ -187,8 +193,8 @@ def in_order(
         step_us = np.diff(t_us)
         if (step_us > 0).all():
             return t_us, every
-    # A row stands for half of the time to its neighbours, in a jump for that of the
-    # readings.
+    # A row represents half of the time to both neighbours; at a jump, half of the usual
+    # interval.
     is_near = (step_us > 0) & (step_us <= GAP_INTERVALS * interval_us)
     sides_us = np.pad(
         np.where(is_near, step_us, interval_us), 1, constant_values=interval_us
@@ -222,8 +228,8 @@ def in_order(
             account.add(SORTED, rows[order != every], 0.0, 0.0)
             kept, dropped = order[is_new], np.sort(order[~is_new])
     is_repeated = np.isin(t_us[dropped], t_us[kept])
-    for cause, of_cause in ((REPEATED, is_repeated), (OUT_OF_ORDER, ~is_repeated)):
-        lost = dropped[of_cause]
+    for cause, is_cause in ((REPEATED, is_repeated), (OUT_OF_ORDER, ~is_repeated)):
+        lost = dropped[is_cause]
         account.add(cause, rows[lost], row_j[lost].sum(), row_s[lost].sum())
     if is_too_much(dropped):
         account.settle(whole_j - float(row_j[dropped].sum()), float(row_s[kept].sum()))
@@ -237,26 +243,27 @@ def _on_one_clock(
     power_w: Float64Array,
     interval_us: float,
 ) -> Int64Array:
-    """Return local timestamps with the changes to and from summer time taken out.
+    """Return local timestamps without the clock changes of summer time [us].
 
-    A change is in the night to Sunday: the timestamps go back by an hour, or by half of
-    one, and rows before and after cover it; or just the hour is not there from which
-    they go on.
+    A change is in the night to Sunday. The timestamps go back by an hour or half an
+    hour, and rows before and after the change cover that time; or exactly one hour is
+    missing.
     """
     step_us = np.diff(t_us)
     shift_us = np.zeros(t_us.size, dtype=np.int64)
     for hour_us in (HOUR_US, HOUR_US // 2):
         for row in np.flatnonzero(falls_back(t_us, hour_us)).tolist():
-            before, after = t_us[: row + 1], t_us[row + 1 :]
+            past_us, next_us = t_us[: row + 1], t_us[row + 1 :]
             begin = int(np.max(np.flatnonzero(step_us[:row] <= 0), initial=-1)) + 1
-            covered_us = t_us[row] - max(after[0], before[begin])
-            n_before = np.count_nonzero(before[begin:] > after[0])
+            covered_us = t_us[row] - max(next_us[0], past_us[begin])
+            n_before = np.count_nonzero(past_us[begin:] > next_us[0])
             goes_on = (
-                after.size < 2 or 0 < after[1] - after[0] <= GAP_INTERVALS * interval_us
+                next_us.size < 2
+                or 0 < next_us[1] - next_us[0] <= GAP_INTERVALS * interval_us
             )
             if goes_on and n_before * interval_us >= covered_us / 2:
                 shift_us[row + 1 :] += hour_us
-                again = row + 1 + np.flatnonzero(after[: n_before + 1] <= t_us[row])
+                again = row + 1 + np.flatnonzero(next_us[: n_before + 1] <= t_us[row])
                 energy_j = np.nan_to_num(power_w[again]).sum() * interval_us / US_PER_S
                 account.add(
                     REPEATED_HOURS, rows[again[:1]], energy_j, hour_us / US_PER_S
@@ -277,15 +284,15 @@ def bridge(
     good: Int64Array,
     curve: EnergyCurve,
 ) -> float:
-    """Count what a curve holds and bridges between good rows.
+    """Count bridged gaps, held ends and short intervals of a curve as repairs.
 
-    Return the longest time without a good reading [s], the ends included; refuse what
-    is too long.
+    Return the longest time without a good reading [s], ends included. Fail if a gap is
+    too long, or the total time in gaps is.
     """
     first, last = good[[0, -1]].tolist()
     ends = [row for row in (0, t_us.size - 1) if not first <= row <= last]
-    known = np.sort(np.append(good, ends)) if ends else good
-    gap_us, steps_us = np.diff(t_us[known]), np.diff(t_us)
+    points = np.sort(np.append(good, ends)) if ends else good
+    gap_us, steps_us = np.diff(t_us[points]), np.diff(t_us)
     interval_us, usual_us = np.quantile(steps_us, (0.5, USUAL))
     longest = int(np.argmax(gap_us))
     gap_s, span_s = gap_us[longest] / US_PER_S, (t_us[-1] - t_us[0]) / US_PER_S
@@ -295,29 +302,29 @@ def bridge(
     max_gap_s = max(log.max_gap_s, log.max_gap_intervals * interval_us / US_PER_S)
     if gap_s > max_gap_s or bridged_s > at_most * span_s:
         raise LogFormatError(
-            f"{account.where(int(rows[known[longest + 1]]))}: {gap_s:,.1f} s without "
+            f"{account.where(int(rows[points[longest + 1]]))}: {gap_s:,.1f} s without "
             f"a good reading{account.device and f' of {account.device}'}, expected "
             f"{max_gap_s:.4g} s at most, and {at_most:.0%} of its time in gaps at "
             f"most, found {bridged_s / span_s:.1%}; split the log here, or raise "
             "max_gap_s (--max-gap-s) or max_lost (--max-lost)"
         )
     energy_j = curve.energy_j
-    held = np.concatenate((np.arange(first), np.arange(last + 1, t_us.size)))
+    end_rows = np.concatenate((np.arange(first), np.arange(last + 1, t_us.size)))
     account.add(
         HELD,
-        rows[held],
+        rows[end_rows],
         energy_j[first] + energy_j[-1] - energy_j[last],
         (t_us[first] - t_us[0] + t_us[-1] - t_us[last]) / US_PER_S,
     )
-    is_gap |= (np.diff(known) == 1) & (gap_us > LATE * usual_us)
-    is_gap &= (known[:-1] >= first) & (known[1:] <= last)
+    is_gap |= (np.diff(points) == 1) & (gap_us > LATE * usual_us)
+    is_gap &= (points[:-1] >= first) & (points[1:] <= last)
     bridged = 1 - interval_us / gap_us[is_gap]
-    gap_j = np.diff(energy_j[known])[is_gap]
+    gap_j = np.diff(energy_j[points])[is_gap]
     gaps_s = gap_us[is_gap] / US_PER_S
-    account.add(BRIDGED, rows[known[1:][is_gap]], gap_j @ bridged, gaps_s @ bridged)
+    account.add(BRIDGED, rows[points[1:][is_gap]], gap_j @ bridged, gaps_s @ bridged)
     if np.quantile(steps_us, 1 - USUAL) >= CLOSE * interval_us:
-        # Where a late reading does not explain it, the clock was set back by what is
-        # missing.
+        # A short interval that no late reading explains shows a clock that was set
+        # back by the missing time.
         two_us = np.pad(t_us[2:] - t_us[:-2], 1)
         is_short = steps_us < CLOSE * interval_us
         is_short &= np.maximum(two_us[:-1], two_us[1:]) < (1 + CLOSE) * interval_us
@@ -334,19 +341,19 @@ def bridge(
 
 
 def in_turn(t_us: Int64Array, power_w: Float64Array) -> bool:
-    """Return whether rows alternate strictly between two levels, or two waits.
+    """Return True if rows alternate between two power levels or two waits.
 
-    Two devices.
+    Such rows are those of two devices read in turn.
     """
     wait_us = np.diff(t_us)
     if wait_us.size < MIN_IN_TURN:
         return False
-    least_us = float(np.median(wait_us)) / 20  # else rounded stamps alternate
-    for values, least in ((power_w[~np.isnan(power_w)], 0.0), (wait_us, least_us)):
+    min_us = float(np.median(wait_us)) / 20  # smaller differences are from rounding
+    for values, smallest in ((power_w[~np.isnan(power_w)], 0.0), (wait_us, min_us)):
         first, second = values[1:] - values[:-1], values[2:] - values[:-2]
         next_by, after_by = np.median(np.abs(first)), np.median(np.abs(second))
         if (
-            next_by > max(IN_TURN * after_by, least)
+            next_by > max(IN_TURN * after_by, smallest)
             and np.mean(first[1:] * first[:-1] < 0) > USUAL
         ):
             return True
@@ -354,12 +361,12 @@ def in_turn(t_us: Int64Array, power_w: Float64Array) -> bool:
 
 
 def falls_back(t_us: Int64Array, hour_us: int) -> BoolArray:
-    """Return which steps go on just an hour earlier, in the night to Sunday."""
+    """Return a mask of steps back by `hour_us` [us] in the night to Sunday."""
     step_us = np.diff(t_us)
     forward_us = step_us[step_us > 0]
     interval_us = float(np.median(forward_us)) if forward_us.size else 0.0
     runs_on = np.abs(step_us + hour_us - interval_us) <= interval_us / 2 + PAUSE_US
-    # Equal timestamps are an hour apart in hourly rows alone.
+    # In hourly rows, an hour back means equal timestamps.
     is_back = (step_us < 0) | ((step_us == 0) & (hour_us == HOUR_US))
     return np.asarray(runs_on & is_back & _is_night(t_us))
 
@@ -370,14 +377,14 @@ def _is_night(t_us: Int64Array) -> BoolArray:
 
 
 def longest_increasing(t_us: Int64Array) -> Int64Array:
-    """Return the rows of the longest increasing run of timestamps.
+    """Return row indices of the longest increasing subsequence of timestamps.
 
-    Of equal ones the first.
+    Of equal timestamps the first row counts.
     """
     if (t_us[1:] > t_us[:-1]).all():
         return np.arange(t_us.size)
-    # Patience sorting: of all increasing runs of k + 1 stamps so far, the lowest last
-    # one.
+    # Patience sorting: lowest last timestamp of all increasing subsequences with k + 1
+    # rows so far.
     last_us: list[int] = []
     last_row: list[int] = []
     row_before = np.full(t_us.size, -1)
@@ -389,9 +396,9 @@ def longest_increasing(t_us: Int64Array) -> Int64Array:
         last_row[k : k + 1] = [row]
         if k:
             row_before[row] = last_row[k - 1]
-    kept = np.empty(len(last_row), dtype=np.int64)
+    rows = np.empty(len(last_row), dtype=np.int64)
     row = last_row[-1]
-    for k in reversed(range(kept.size)):
-        kept[k] = row
+    for k in reversed(range(rows.size)):
+        rows[k] = row
         row = int(row_before[row])
-    return kept
+    return rows

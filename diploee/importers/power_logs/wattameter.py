@@ -70,9 +70,9 @@ from diploee.profiles.profile import PowerProfile, Repair
 from diploee.profiles.resample import US_PER_S, EnergyCurve
 
 REFRESH_S = 0.1
-"""Longest time between two refreshes of a GPU's energy counter."""
+"""Maximum time between two refreshes of a GPU's energy counter [s]."""
 PARTNERS = {"gpu": "an NVML log (GPUs)", "cpu": "a RAPL log (CPU packages)"}
-"""Logs that each node has, by the devices in them."""
+"""Required logs of each node by device type."""
 
 _KIND_PREFIX = re.compile(r"^(nvml|rapl)(_\d+)*_", re.IGNORECASE)
 _SLURM_ID = re.compile(r"slurmid_(\d+)")
@@ -92,10 +92,9 @@ Kind = Literal["power", "counter"]
 
 @dataclass(frozen=True, order=True)
 class Channel:
-    """One column of one device."""
+    """A log column with power or an energy counter of one device."""
 
-    # Such as ``"gpu-0"``; the devices of a log are those with a power or a counter
-    # column
+    # Such as ``"gpu-0"``; devices of a log have a power or a counter column
     device: str
     kind: Kind  # power at the stamp, or an energy counter
     unit: float  # size of the column's unit [W or J]
@@ -107,28 +106,30 @@ _UNITS: Mapping[str, tuple[Kind, float]] = {
     "[uJ]": ("counter", 1e-6),
     "(W)": ("power", 1.0),
 }
-"""Of several columns of a device the first by unit is read, power before energy. A
-package may be listed once per interface (-r0, -r1), the first of which counts.
-cpu-0-core lies inside the package and is not a device."""
+"""Kind and size of the unit by a column's unit tag, in order of preference.
+
+One column is read per device, power before energy. A CPU package may be listed once per
+interface (-r0, -r1), and the first is read. cpu-0-core is part of the package and not a
+device."""
 
 
 @dataclass(frozen=True, eq=False)
 class WattAMeterLog:
-    """The rows of one log, in increasing order of their stamps."""
+    """The rows of one WattAMeter log, in increasing order of time."""
 
-    path: Path  # the file
-    t_us: Int64Array  # naive local stamps, microseconds since 1970
+    path: Path
+    t_us: Int64Array  # local times without zone, microseconds since 1970
     line: Int64Array  # line of each row, from 1
-    # Header block of each row, from 0: the logger was started anew at each
+    # Header block of each row, from 0; the logger restarted at each block
     run: Int64Array
     # Readings in the unit of their column, failed ones included
     readings: dict[Channel, Float64Array]
-    counts: dict[str, int]  # oddities met, by cause
-    account: RepairCount  # rows that were left out or moved
+    counts: dict[str, int]  # counts of odd rows, by cause
+    account: RepairCount  # dropped or moved rows
 
     @property
     def device_types(self) -> frozenset[str]:
-        """``"gpu"``, ``"cpu"`` or both."""
+        """Device types in the log: ``"gpu"``, ``"cpu"`` or both."""
         return frozenset(channel.device[:3] for channel in self.readings)
 
     @property
@@ -137,32 +138,33 @@ class WattAMeterLog:
         return float(np.median(np.diff(self.t_us))) if self.t_us.size > 1 else 0.0
 
     def where(self, row: int) -> str:
-        """Return file and line of a row."""
+        """Return file and line of a row, for errors."""
         return f"{self.path}:{self.line[row]}"
 
 
 class _Section(NamedTuple):
-    """A header and the rows below it."""
+    """A section of a log: a header and the rows below the header."""
 
     sheet: HeaderTable
-    channels: dict[Channel, str]  # their columns' names
-    n_short: int  # rows without the last columns, where these may be missing
+    channels: dict[Channel, str]  # column names by channel
+    n_short: int  # rows without the last columns, if these may be missing
 
 
 def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile:
     """Import the WattAMeter logs of one job as one whole-job profile.
 
-    Logs are paired by the ``node_<host>`` part of their names, else by the name after
-    ``nvml_`` or ``rapl_``; a single pair needs no such name. In a folder, the ``*.log``
-    files with ``nvml`` or ``rapl`` in their name are taken, or all where there is none.
+    Logs of a node are paired by the ``node_<host>`` part of the file name, else by the
+    name after ``nvml_`` or ``rapl_``; a single pair may have any names. In a folder,
+    the ``*.log`` files with ``nvml`` or ``rapl`` in the name are read, or all logs if
+    there are none.
 
     Parameters
     ----------
     paths : sequence of pathlib.Path
         Logs, or folders of logs.
     **given
-        Fields of `diploee.importers.WattAMeterOptions`, such as ``workload``, which is
-        needed; the logs must be of as many nodes as ``n_nodes``, if that is given.
+        Fields of `diploee.importers.WattAMeterOptions`; ``workload`` is required, and
+        ``n_nodes``, if specified, must be the number of nodes in the logs.
     """
     options = WattAMeterOptions(**given)
     chosen = _one_job(_find(paths), options.slurm_id)
@@ -187,10 +189,10 @@ def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile
     interval_us = float(np.median([log.interval_us for log in logs.values()]))
     polled_s = round(interval_us / US_PER_S, 6)
     kinds = {
-        of.kind
+        channel.kind
         for log in logs.values()
-        for of in log.readings
-        if of.device[:3] == "gpu"
+        for channel in log.readings
+        if channel.device[:3] == "gpu"
     }
     field = "energy" if kinds == {"counter"} else "power.draw"
     meter = known_meter(field, options.gpu, polled_s, options.averaging_window_s)
@@ -201,7 +203,10 @@ def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile
                 "have another meter; import it without --restore"
             )
         gpus = {str(path) for path, log in logs.items() if log.device_types == {"gpu"}}
-        devices = [restored(of, meter) if of.name in gpus else of for of in devices]
+        devices = [
+            restored(device, meter) if device.name in gpus else device
+            for device in devices
+        ]
     return of_devices(
         devices,
         options.of_nodes(n_nodes),
@@ -219,29 +224,33 @@ def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile
 def _taken(
     logs: dict[Path, WattAMeterLog], devices: list[str]
 ) -> dict[Path, WattAMeterLog]:
-    """Return the logs with the devices to take alone, all where none is named."""
-    known = {channel.device for log in logs.values() for channel in log.readings}
-    check_devices(next(iter(logs)), devices, known)
+    """Return the logs with the readings of some devices only, or of all if empty."""
+    names = {channel.device for log in logs.values() for channel in log.readings}
+    check_devices(next(iter(logs)), devices, names)
     if not devices:
         return logs
-    kept = {
+    selected = {
         path: {
-            channel: of
-            for channel, of in log.readings.items()
+            channel: values
+            for channel, values in log.readings.items()
             if channel.device in devices
         }
         for path, log in logs.items()
     }
-    return {path: replace(logs[path], readings=of) for path, of in kept.items() if of}
+    return {
+        path: replace(logs[path], readings=readings)
+        for path, readings in selected.items()
+        if readings
+    }
 
 
 def _slurm_id(path: Path) -> str:
-    result = _SLURM_ID.search(path.name)
-    return result[1] if result else ""
+    match = _SLURM_ID.search(path.name)
+    return match[1] if match else ""
 
 
 def _place(path: Path) -> tuple[str, str, Path]:
-    """Return the Slurm job and the node that a log's name tells, and the log."""
+    """Return Slurm job and node from a log's file name, and the path, as a sort key."""
     host = _HOST.search(path.name)
     return _slurm_id(path), host[1] if host else _KIND_PREFIX.sub("", path.name), path
 
@@ -250,8 +259,8 @@ def _find(paths: Sequence[Path | str]) -> list[Path]:
     result: list[Path] = []
     for path in map(Path, paths):
         logs = files_in(path, ".log")
-        known = [of for of in logs if re.search("nvml|rapl", of.name, re.IGNORECASE)]
-        result += known or logs
+        named = [log for log in logs if re.search("nvml|rapl", log.name, re.IGNORECASE)]
+        result += named or logs
     if not result:
         raise LogFormatError(
             "no WattAMeter log given; give NVML and RAPL logs or their folder"
@@ -270,10 +279,9 @@ def _one_job(paths: list[Path], slurm_id: str | None) -> list[Path]:
 
 
 def _count_nodes(logs: dict[Path, WattAMeterLog]) -> int:
-    """Return the number of nodes once each has its GPUs and its CPUs."""
+    """Return the number of nodes, or fail if a node has not one GPU and one CPU log."""
     if len(logs) == 2:
-        # Just one pair, whatever the names: they name two nodes only where both hold a
-        # host.
+        # One pair with any names, unless the names have two different hosts.
         hosts = {match[1] for path in logs if (match := _HOST.search(path.name))}
         kinds = {log.device_types for log in logs.values()}
         if len(hosts) < 2 and kinds == {frozenset({"gpu"}), frozenset({"cpu"})}:
@@ -308,10 +316,7 @@ def _notes(devices: list[Device]) -> str:
 def _log_power(
     log: WattAMeterLog, options: WattAMeterOptions, counts: Counter[str]
 ) -> list[Device]:
-    """Repair a log and sum its devices.
-
-    Those with power columns, and those with counters.
-    """
+    """Return the repaired sums of a log's power channels and counter channels."""
     if log.t_us.size < 2:
         raise LogFormatError(
             f"{log.path}:{log.line[0]}: a single row, expected two or more; give a "
@@ -330,9 +335,9 @@ def _log_power(
         if channel.kind == "power":
             over = values * channel.unit > options.max_reading_w
             good &= ~over
-        at = np.flatnonzero(good)
-        if at.size < (1 if channel.kind == "power" else 2):
-            _fail_device(log, channel, at.size)
+        good_rows = np.flatnonzero(good)
+        if good_rows.size < (1 if channel.kind == "power" else 2):
+            _fail_device(log, channel, good_rows.size)
         if channel.kind == "power":
             filled_w = _filled_w(log.t_us, values * channel.unit, good, over)
             summed, curve = filled_w, EnergyCurve.from_readings(log.t_us, filled_w)
@@ -350,7 +355,7 @@ def _log_power(
             account.add(
                 cause, lost, filled_w[lost].sum() * interval_s, lost.size * interval_s
             )
-        longest_s = max(longest_s, bridge(account, every, log.t_us, at, curve))
+        longest_s = max(longest_s, bridge(account, every, log.t_us, good_rows, curve))
         repairs += account.settle(float(curve.energy_j[-1]), span_s)
     curves = [
         EnergyCurve.from_readings(log.t_us, summed)
@@ -362,18 +367,18 @@ def _log_power(
         Device(str(log.path), "", curve, log.interval_us, longest_s) for curve in curves
     ]
     whole_j = sum(float(device.curve.energy_j[-1]) for device in devices)
-    of_rows = log.account.settle(whole_j, span_s)
-    devices[0] = replace(devices[0], repairs=(*of_rows, *repairs))
+    row_repairs = log.account.settle(whole_j, span_s)
+    devices[0] = replace(devices[0], repairs=(*row_repairs, *repairs))
     return devices
 
 
 def _filled_w(
     t_us: Int64Array, watts: Float64Array, good: BoolArray, over: BoolArray
 ) -> Float64Array:
-    at = np.flatnonzero(good)
-    filled = np.interp(t_us, t_us[at], watts[at])
-    following = np.minimum(np.searchsorted(at, np.flatnonzero(over)), at.size - 1)
-    filled[over] = watts[at[following]]
+    rows = np.flatnonzero(good)
+    filled = np.interp(t_us, t_us[rows], watts[rows])
+    following = np.minimum(np.searchsorted(rows, np.flatnonzero(over)), rows.size - 1)
+    filled[over] = watts[rows[following]]
     return filled
 
 
@@ -386,7 +391,7 @@ def _counter_energy_j(
     account: RepairCount,
     counts: Counter[str],
 ) -> Float64Array:
-    """Return the energy of one counter since the log's first row [J], at every row."""
+    """Return one counter's energy since the log's first row [J], shape (n_rows,)."""
     t_us = log.t_us[good]
     dt_s = np.diff(t_us) / US_PER_S
     is_cpu = channel.device.startswith("cpu")
@@ -408,8 +413,8 @@ def _counter_energy_j(
         "counter_intervals_bridged", np.flatnonzero(good)[wrong], bridged_j, bridged_s
     )
     energy_j = np.concatenate(([0.0], np.cumsum(step_w * dt_s)))
-    # Failed reads before the first and after the last good one: the nearest power goes
-    # on.
+    # Failed reads before the first and after the last good read: the nearest power
+    # continues.
     before_s = np.maximum(t_us[0] - log.t_us, 0) / US_PER_S
     after_s = np.maximum(log.t_us - t_us[-1], 0) / US_PER_S
     at_rows_j = (
@@ -421,19 +426,19 @@ def _counter_energy_j(
 
 
 def _bridge(step_w: Float64Array, plausible: BoolArray) -> Float64Array:
-    """Give implausible intervals the mean of their plausible neighbours."""
-    at = np.flatnonzero(plausible)
+    """Return power with implausible intervals set to their neighbours' mean [W]."""
+    good = np.flatnonzero(plausible)
     wrong = np.flatnonzero(~plausible)
-    right = np.searchsorted(at, wrong)
-    before = at[np.maximum(right - 1, 0)]
-    after = at[np.minimum(right, at.size - 1)]
-    before = np.where(right == 0, after, before)
-    step_w[wrong] = (step_w[before] + step_w[after]) / 2
+    right = np.searchsorted(good, wrong)
+    previous = good[np.maximum(right - 1, 0)]
+    following = good[np.minimum(right, good.size - 1)]
+    previous = np.where(right == 0, following, previous)
+    step_w[wrong] = (step_w[previous] + step_w[following]) / 2
     return step_w
 
 
 def _fail_device(log: WattAMeterLog, channel: Channel, n_good: int) -> NoReturn:
-    """Refuse a device without working readings; the others of its log can be taken."""
+    """Refuse a device without good readings, with the other devices as a remedy."""
     others = [other.device for other in log.readings if log.readings[other].any()]
     raise LogFormatError(
         f"{log.path}:{log.line[0]}: {channel.device}: "
@@ -447,7 +452,7 @@ def _fail_device(log: WattAMeterLog, channel: Channel, n_good: int) -> NoReturn:
 def parse_log(
     path: Path, data: bytes, max_gap_s: float = 3_600.0, max_lost: float | None = None
 ) -> WattAMeterLog:
-    """Parse the bytes of one log, and put its rows in the order of one clock."""
+    """Parse the bytes of one log, with rows in increasing order of time."""
     text = text_of(path, data, "a WattAMeter log").single_spaced()
     blocks = _blocks(text)
     tables = [
@@ -479,18 +484,18 @@ def parse_log(
     row_w = np.zeros(t_us.size)
     for channel, values in readings.items():
         row_w += _row_w(channel, values, interval_s)
-    t_us, kept = in_order(account, every, t_us, row_w)
+    t_us, rows = in_order(account, every, t_us, row_w)
     counts = {
         "repeated_headers": len(blocks) - 1,
         "rows_without_power": sum(block.n_short for block in blocks),
     }
     run = np.repeat(np.arange(len(blocks)), sizes)
-    of_kept = {channel: values[kept] for channel, values in readings.items()}
-    return WattAMeterLog(path, t_us, lines[kept], run[kept], of_kept, counts, account)
+    readings = {channel: values[rows] for channel, values in readings.items()}
+    return WattAMeterLog(path, t_us, lines[rows], run[rows], readings, counts, account)
 
 
 def _row_w(channel: Channel, values: Float64Array, interval_s: float) -> Float64Array:
-    """Return about what a device draws in each row, its usual power [W]."""
+    """Estimate the power of a channel in each row, for the energy of lost rows [W]."""
     if channel.kind == "power":
         return np.maximum(values, 0.0) * channel.unit
     steps = np.diff(values[values > 0])
@@ -500,8 +505,8 @@ def _row_w(channel: Channel, values: Float64Array, interval_s: float) -> Float64
 
 def _blocks(text: TextLines) -> list[_Section]:
     starts = [match.start() for match in _HEADER.finditer(text.data)]
-    before = text.upto(starts[0]) if starts else text
-    rows = before.without_comments("#")
+    preamble = text.upto(starts[0]) if starts else text
+    rows = preamble.without_comments("#")
     if rows.first_row or not starts:
         text.fail(
             rows.start_line,
@@ -528,13 +533,13 @@ def _block(part: TextLines) -> _Section:
     """Return the section that the header in the first line declares."""
     names = tuple(_COLUMN.findall(part.first_row.lstrip("# ")))
     tags = [match for name in names if (match := _TAG.fullmatch(name))]
-    result: dict[str, tuple[Channel, str]] = {}
+    columns: dict[str, tuple[Channel, str]] = {}
     for unit, (kind, size) in _UNITS.items():
         for tag in sorted(tags, key=lambda tag: bool(tag[3])):
             if tag[4] == unit:
                 device = f"{tag[1]}-{int(tag[2])}"
-                result.setdefault(device, (Channel(device, kind, size), tag[0]))
-    if not result:
+                columns.setdefault(device, (Channel(device, kind, size), tag[0]))
+    if not columns:
         part.fail(
             part.first_line,
             (
@@ -543,7 +548,7 @@ def _block(part: TextLines) -> _Section:
                 "NVML, RAPL or CodeCarbon log"
             ),
         )
-    channels = dict(result[device] for device in sorted(result))
+    channels = dict(columns[device] for device in sorted(columns))
     n_least = len(names)
     if any(channel.kind == "counter" for channel in channels):
         while _DERIVED.fullmatch(names[n_least - 1]):  # the last rows may lack these

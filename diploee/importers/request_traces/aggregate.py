@@ -53,12 +53,12 @@ _US_PER_MS = 1000
 
 
 def _own_span_ms(first_us: int, last_us: int, n_gaps: int) -> tuple[int, int] | None:
-    """Return when a trace of requests begins and ends [ms].
+    """Return start and end of the period that a trace covers [ms].
 
-    None where one moment has them all. ASSUMPTION [J]: logs are cut at round moments.
-    Of those within two mean gaps of the first and the last request the roundest is
-    taken: a day, an hour, a minute, a second; where there is none, the first request
-    and one gap after the last.
+    None if all requests have the same time. ASSUMPTION [J]: logs are cut at round
+    times. Start and end are the roundest times (full day, hour, minute or second)
+    within two mean gaps of the first and the last request, else the first request and
+    one gap after the last.
     """
     if not n_gaps:
         return None
@@ -81,10 +81,10 @@ def _roundest(low: float, high: float, otherwise: int) -> int:
 
 
 def _is_fine(time_us: Int64Array) -> bool:
-    """Return whether times hardly ever repeat, so equal rows are one request.
+    """Return True if times are fine enough for equal rows to be one request.
 
-    ASSUMPTION [J]: times are written to a millisecond or finer, and fewer than one in a
-    hundred of them would fall together by chance.
+    ASSUMPTION [J]: the resolution is a millisecond or finer, and fewer than one in a
+    hundred times would be equal by chance.
     """
     if not time_us.size:
         return False
@@ -95,10 +95,9 @@ def _is_fine(time_us: Int64Array) -> bool:
 
 
 class _TraceTotals:
-    """Sums over the blocks of a trace, in the order of the file.
+    """Running totals over the blocks of a trace, in file order.
 
-    Where `within` is given, requests in other steps than from its first to its last
-    have a wrong stamp.
+    With `within`, requests outside of its first and last step are dropped as outliers.
     """
 
     def __init__(
@@ -128,7 +127,7 @@ class _TraceTotals:
         self._n_gaps = self._n_naive = 0
 
     def add(self, rows: RequestRows) -> None:
-        """Add the rows of the next block."""
+        """Add the rows of the next block to the totals."""
         self._n_rows += len(rows) + rows.n_cut
         self._dropped[TRUNCATED] += rows.n_cut
         self._repaired[REPEATED_HEADER] += rows.n_headers
@@ -157,7 +156,7 @@ class _TraceTotals:
         self._repaired[cause] += int(np.count_nonzero(mask))
 
     def trace(self, trace_format: str) -> RequestTrace:
-        """Return the whole trace."""
+        """Return the request trace from the totals of all blocks."""
         self._services.check_wanted()
         noted = {} if self._counting is None else self._counting.noted(self._n_kept)
         counts = ImportCounts(
@@ -191,14 +190,14 @@ class _TraceTotals:
         )
 
     def without_strays(self) -> tuple[int, int] | None:
-        """Return the steps of nearly all requests where a few lie years away."""
+        """Return first and last step without outliers, None if there are none."""
         step, _, n = self._steps.result()
-        used, place = np.unique(step, return_inverse=True)
+        used, index = np.unique(step, return_inverse=True)
         gap = STRAY_GAP_MS // self._options.step_ms
-        return believed_span(used, np.bincount(place, n), gap) if used.size else None
+        return believed_span(used, np.bincount(index, n), gap) if used.size else None
 
     def _repeats(self, rows: RequestRows, service: Int64Array) -> BoolArray:
-        """Return which rows equal the one before in all that is read."""
+        """Return the mask of rows that equal the previous row in all columns."""
         columns = [
             column
             for column in (rows.time_us, rows.input_tokens, rows.output_tokens, service)
@@ -214,7 +213,7 @@ class _TraceTotals:
     def _reasons(
         self, rows: RequestRows, service: Int64Array, repeated: BoolArray
     ) -> Iterator[tuple[str, BoolArray]]:
-        """Yield the causes for leaving rows out; the first that holds counts."""
+        """Yield causes of dropped rows with masks; the first cause of a row counts."""
         yield "no time", rows.time_us == MISSING
         if self._is_relative:
             yield "negative time", rows.time_us < 0
@@ -234,10 +233,10 @@ class _TraceTotals:
     def _count(self, rows: RequestRows, service: Int64Array, keep: BoolArray) -> None:
         time_us, service = rows.time_us[keep], service[keep]
         self._n_kept += time_us.size
-        before_us = np.concatenate(([self._last_us], time_us[:-1]))
-        self._repair(OUT_OF_ORDER, time_us < before_us)
+        previous_us = np.concatenate(([self._last_us], time_us[:-1]))
+        self._repair(OUT_OF_ORDER, time_us < previous_us)
         self._n_gaps += int(
-            np.count_nonzero((time_us != before_us) & (before_us != MISSING))
+            np.count_nonzero((time_us != previous_us) & (previous_us != MISSING))
         )
         first_us, last_us = self._span_us
         self._span_us = (
@@ -247,20 +246,20 @@ class _TraceTotals:
         self._last_us = int(time_us[-1])
         self._steps.add(time_us // (self._options.step_ms * _US_PER_MS), service)
         sides = {"input": rows.input_tokens, "output": rows.output_tokens}
-        of_sides = {
+        lengths = {
             side: tokens[keep] for side, tokens in sides.items() if tokens is not None
         }
-        if self._options.requests and len(of_sides) == len(sides):
-            of_each = np.stack([time_us, *of_sides.values()])
-            self._requests.append(of_each[:, (of_each[1:] >= 0).all(axis=0)])
-        for side, tokens in of_sides.items():
-            missing, known = tokens == MISSING, tokens >= 0
+        if self._options.requests and len(lengths) == len(sides):
+            requests = np.stack([time_us, *lengths.values()])
+            self._requests.append(requests[:, (requests[1:] >= 0).all(axis=0)])
+        for side, tokens in lengths.items():
+            missing, valid = tokens == MISSING, tokens >= 0
             self._repair("no token count; counted without a length", missing)
             self._repair(
-                "negative token count; counted without a length", ~missing & ~known
+                "negative token count; counted without a length", ~missing & ~valid
             )
             counts = self._lengths.setdefault(side, RequestCounts())
-            counts.add(tokens[known], service[known])
+            counts.add(tokens[valid], service[valid])
 
 
 TraceReader = Callable[[Path, TraceOptions], RequestTrace]
@@ -268,15 +267,15 @@ TraceFormat = FileFormat[TraceReader]
 
 
 class Blocks(NamedTuple):
-    """The requests of a file, a table at a time, and how their times count."""
+    """Requests of a file as tables, with the unit and origin of their times."""
 
     tables: Iterator[ReadTable]  # columns time, input, output and service
-    stated: Counting | None = None  # as the user says
-    documented: TimeUnit | None = None  # unit of times that the format documents
+    stated: Counting | None = None  # unit and origin specified by the user
+    documented: TimeUnit | None = None  # time unit documented by the format
 
 
 Opened = Callable[[TextLines, Iterator[TextLines], TraceOptions], Blocks]
-"""Of a file's first block, all its blocks and the options: its requests."""
+"""Function from a file's first block, all blocks and the options to its requests."""
 
 
 def row_format(
@@ -287,10 +286,10 @@ def row_format(
     *,
     zero_output_fails: bool = False,
 ) -> TraceFormat:
-    """Return a format whose files hold a request a row.
+    """Return a trace format with one request per row.
 
-    Parameters as in `FileFormat`; with `zero_output_fails` a request without response
-    tokens failed, and is left out.
+    Parameters are those of `FileFormat`; with `zero_output_fails` requests without
+    response tokens are dropped as failed.
     """
 
     def read(path: Path, options: TraceOptions) -> RequestTrace:
@@ -328,7 +327,7 @@ def csv_tables(
     columns: Mapping[str, str],
     what: str,
 ) -> Iterator[ReadTable]:
-    """Yield columns of the blocks of a CSV file."""
+    """Yield the required columns of each block of a CSV file as a table."""
     sheet.require(columns.values(), what)
     return (
         replace(sheet, text=block).read(columns, what, may_be_cut=True)
@@ -345,7 +344,7 @@ def csv_format(
     *,
     zero_output_fails: bool = False,
 ) -> TraceFormat:
-    """Return a format of CSV files with fixed column names."""
+    """Return a trace format of CSV files with fixed column names."""
 
     def opened(
         first: TextLines, blocks: Iterator[TextLines], _: TraceOptions

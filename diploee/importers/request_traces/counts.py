@@ -23,9 +23,9 @@ MAX_SERVICES = 1_000
 ALL_SERVICES = "all"
 UNKNOWN_SERVICE = "unknown"
 MAX_CELLS = 2**25
-"""Steps times services: a year of seconds for one service, of minutes for sixty."""
+"""Maximum steps times services: a year of seconds for one service."""
 MAX_SPAN_MS = 20 * 366 * MS_PER_DAY
-"""Longest span that is believed [ms]."""
+"""Maximum plausible period of a trace [ms]."""
 _SERVICES = 1 << 10  # numbers of services are below
 _MANY = 1 << 22
 
@@ -45,18 +45,18 @@ EDGES: Int64Array = _edges()
 
 
 def bins_of(tokens: Int64Array) -> Int64Array:
-    """Return the bin of each length; lengths are from 0 to `MAX_TOKENS`."""
+    """Return the bin index of each token length, from 0 to `MAX_TOKENS` tokens."""
     return np.asarray(np.searchsorted(EDGES, tokens, side="right") - 1, dtype=np.int64)
 
 
 class RequestCounts:
-    """How often each whole number occurs in each service, of rows in any order."""
+    """Counter of whole numbers (steps or token lengths) by service."""
 
     def __init__(self) -> None:
         self._parts: list[pa.Table] = []
 
     def add(self, numbers: Int64Array, service: Int64Array) -> None:
-        """Count numbers of the services of the same rows."""
+        """Count numbers with the services of the same rows."""
         result = pc.value_counts(arrow_numbers(numbers * _SERVICES + service))
         self._parts.append(pa.Table.from_arrays(result.flatten(), ["key", "n"]))
         if sum(map(len, self._parts[1:])) > max(_MANY, len(self._parts[0])):
@@ -67,7 +67,7 @@ class RequestCounts:
         self._parts = [table.select(["key", "n_sum"]).rename_columns(["key", "n"])]
 
     def result(self) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """Return numbers, services, and how often they occur together."""
+        """Return numbers, services, and counts of their combinations."""
         if not self._parts:
             return (np.zeros(0, dtype=np.int64),) * 3
         self._merge()
@@ -75,21 +75,21 @@ class RequestCounts:
         return key // _SERVICES, key % _SERVICES, n
 
     def lengths(self, n_services: int) -> tuple[TokenLengths, ...]:
-        """Return the numbers as lengths of each service."""
+        """Return the counts as token length distributions by service."""
         tokens, service, n = self.result()
         n_requests = np.zeros((n_services, EDGES.size - 1), dtype=np.int64)
         np.add.at(n_requests, (service, bins_of(tokens)), n)
         totals = np.zeros(n_services, dtype=np.int64)
         np.add.at(totals, service, n * tokens)
         return tuple(
-            TokenLengths(EDGES, of_bins, total)
-            for of_bins, total in zip(n_requests, totals.tolist(), strict=True)
+            TokenLengths(EDGES, counts, total)
+            for counts, total in zip(n_requests, totals.tolist(), strict=True)
         )
 
     def steps(
         self, path: Path, n_services: int, step_ms: int
     ) -> tuple[int, Float64Array]:
-        """Return the first step and requests in each, (n_services, n_steps)."""
+        """Return the first step, and requests per step, shape (n_services, n_steps)."""
         step, service, n = self.result()
         first = int(step.min())
         n_steps = int(step.max()) - first + 1
@@ -112,7 +112,7 @@ def check_span(path: Path, n_steps: int, n_services: int, step_ms: int) -> None:
 
 
 def check_kept(path: Path, counts: ImportCounts) -> None:
-    """Raise `LogFormatError` if no row was kept, with the causes."""
+    """Raise `LogFormatError` with the causes if all rows were dropped."""
     if not counts.n_kept:
         raise LogFormatError(
             f"{path}:1: no row is left ({'; '.join(counts.lines())}); give a complete "
@@ -121,7 +121,10 @@ def check_kept(path: Path, counts: ImportCounts) -> None:
 
 
 class ServiceNames:
-    """Numbers services from 0: those wanted, or one for all where a trace has none."""
+    """Numbering of services from 0, of requested or of all services in a trace.
+
+    A trace without service names has one service.
+    """
 
     def __init__(self, path: Path, wanted: Sequence[str] | None) -> None:
         self._path = path
@@ -131,11 +134,11 @@ class ServiceNames:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The services by number."""
+        """Service names in the order of their numbers."""
         return tuple(self._number)
 
     def numbers(self, rows: RequestRows) -> Int64Array:
-        """Return the service of each row; -1 where it is not wanted."""
+        """Return the service number of each row, -1 for services not requested."""
         named = [name or UNKNOWN_SERVICE for name in rows.service_names]
         if rows.service is None and self._wanted is not None:
             if len(self._number) != 1:
@@ -162,7 +165,7 @@ class ServiceNames:
         )
 
     def check_wanted(self) -> None:
-        """Raise an `InputError` if a wanted service did not occur."""
+        """Raise an `InputError` if a requested service is not in the trace."""
         for name in self._wanted or ():
             if name not in self._seen:
                 raise InputError(

@@ -38,29 +38,31 @@ Meaning = Literal[
     "service",
 ]
 MEANINGS: tuple[Meaning, ...] = get_args(Meaning)
-"""Meanings of a column."""
+"""Allowed meanings of a column."""
 
 
 def recognises(text: TextLines) -> bool:
-    """Return whether the first line names a time column by its meaning."""
+    """Return True if the header has a time column named by its meaning."""
     return bool(_TIMES.keys() & header_words(text))
 
 
 def opened(
     first: TextLines, blocks: Iterator[TextLines], options: TraceOptions
 ) -> Blocks:
-    """Return the requests of a trace.
+    """Return the requests of a CSV trace as tables, with the unit of their times.
 
-    The columns are those that the options map, such as
-    ``{"unix_s": "arrived", "output_tokens": "out"}``; where there are none, those named
-    by their meaning (`MEANINGS`) but for meanings that are mapped to an empty name.
+    The columns are those of the options, such as
+    ``{"unix_s": "arrived", "output_tokens": "out"}``; by default columns named by their
+    meaning (`MEANINGS`), except meanings that the options map to an empty name.
     """
     sheet = read_header(first, DELIMITERS)
-    given = options.columns or {}
-    mapping = {meaning: name for meaning, name in given.items() if name}
+    columns_by_meaning = options.columns or {}
+    mapping = {meaning: name for meaning, name in columns_by_meaning.items() if name}
     if not mapping:
         mapping = {
-            name: name for name in MEANINGS if name not in given and sheet.has(name)
+            name: name
+            for name in MEANINGS
+            if name not in columns_by_meaning and sheet.has(name)
         }
     for meaning in mapping:
         if meaning not in MEANINGS:

@@ -25,11 +25,11 @@ from diploee.importers.text.text import TextLines
 
 KEYS = {"time": "timestamp", "input": "input_length", "output": "output_length"}
 UNIT_BESIDE: dict[str, TimeUnit] = {"chat_id": "s", "hash_ids": "ms"}
-"""Unit of the stamps by another key of the trace that documents it."""
+"""Unit of timestamps by another key that shows the kind of trace."""
 
 
 def recognises(text: TextLines) -> bool:
-    """Return whether the first line begins a JSON object."""
+    """Return True if the first line starts a JSON object."""
     return text.first_row.lstrip().startswith("{")
 
 
@@ -38,7 +38,7 @@ def opened(
     blocks: Iterator[TextLines],
     options: TraceOptions,  # noqa: ARG001
 ) -> Blocks:
-    """Return the requests of a trace."""
+    """Return the requests of a Mooncake trace as tables, with the time unit."""
     line, record = next(_records(first))
     if missing := [key for key in KEYS.values() if key not in record]:
         first.fail(
@@ -52,7 +52,7 @@ def opened(
 
 
 def _without_cut(block: TextLines) -> tuple[TextLines, int]:
-    """Return a block without a last line that was cut short, and how many that were."""
+    """Return a block without a truncated last line, and 1 if there was one, else 0."""
     end = block.data.rfind(b"\n") + 1
     last = block.data[end:].strip()
     try:
@@ -67,12 +67,12 @@ FORMAT = row_format("mooncake", "a Mooncake trace", recognises, opened)
 
 
 def _table(block: TextLines) -> ReadTable:
-    """Return the requests of a block as columns of text."""
+    """Return the requests in a block of JSON lines as columns of text."""
     block, n_cut = _without_cut(block)
     records = list(_records(block))
     lines, path = [line for line, _ in records], block.path
     columns = columns_of(
-        {key: [of.get(name) for _, of in records] for key, name in KEYS.items()}
+        {key: [rec.get(name) for _, rec in records] for key, name in KEYS.items()}
     )
     return ReadTable(path, columns, KEYS, lambda row: f"{path}:{lines[row]}", n_cut)
 

@@ -21,7 +21,7 @@ TRACE_FORMATS: Formats[TraceReader] = Formats(
     "trace",
     (AZURE_LLM, BURSTGPT, *(m.FORMAT for m in (mooncake, servegen, generic_csv))),
 )
-"""The formats by name; of several that recognise a file the first is taken."""
+"""Request trace formats by name; the first that recognises a file is used."""
 
 _MAX_STEP_S = 366 * 86_400
 
@@ -40,49 +40,48 @@ def read_request_trace(
 ) -> RequestTrace:
     """Read a request trace and count its requests per step and service.
 
-    The file is streamed: memory grows with its steps, with its rows only where each
-    request is kept. It may be packed. Rows may stand in any order. What is left out or
-    repaired is counted by cause: rows without a time, times that no trace can have, a
-    few requests years from all others, negative times, failed requests (BurstGPT),
-    repeated rows where the stamps are fine enough to tell, missing and negative token
-    counts (the request counts, its length does not), rows out of order. Repeats are
-    seen one after the other only.
+    The file, plain or compressed, is streamed: memory grows with the number of steps,
+    and with the number of rows only if each request is kept. Rows may be in any order.
+    Dropped and repaired rows are counted by cause: rows without a time, implausible
+    times, a few requests years from all others, negative times, failed requests
+    (BurstGPT), consecutive repeated rows if timestamps are fine enough, missing and
+    negative token counts (the request counts, the length does not), rows out of order.
 
     Parameters
     ----------
     path : pathlib.Path or str
-        A file; for ServeGen also a folder of chunks, or of such folders.
+        Path of a file; for ServeGen also a folder of chunks, or of such folders.
     trace_format : str, optional
-        One of `TRACE_FORMATS`; taken from the first line where absent.
+        One of `TRACE_FORMATS`; recognised by the first line if absent.
     step_s : float
         Length of a step [s], a whole number of milliseconds. Steps start at multiples
-        of it, since 1970 UTC or since the trace's own origin.
+        of the length, since 1970 UTC or since the trace's own origin.
     services : sequence of str, optional
-        Keep these services only, in this order; for a trace that tells none, the one
-        name for all its requests.
+        Services to keep, in this order; for a trace without service names, one name
+        for all requests.
     columns : mapping of str to str, optional
-        For ``"csv"``: column by meaning, see `plain_csv.MEANINGS`.
+        For ``"csv"``: column by meaning, see `generic_csv.MEANINGS`.
     utc_offset : str, optional
-        Zone of the trace's local time, ``+08:00`` or ``Europe/Berlin``: stamps that
-        name no zone are in it. If absent, the offset of the first stamp, else UTC.
+        Zone of timestamps without a zone, such as ``+08:00`` or ``Europe/Berlin``; by
+        default the offset of the first timestamp, else UTC.
     time_unit : str, optional
-        Unit of times that are numbers, such as ``"ms"``; found by their size, span and
-        spacing if absent, see `diploee.importers.text.time_units`.
+        Unit of numeric times, such as ``"ms"``; inferred from size, span and spacing if
+        absent, see `diploee.importers.text.time_units`.
     requests : bool
-        Keep each request whose lengths are known, as `RequestTrace.requests`.
+        Keep each request with known lengths, as `RequestTrace.requests`.
 
     Returns
     -------
     RequestTrace
-        Requests per step and service, token lengths, and what became of the rows.
+        Requests per step and service, token lengths, and counts of dropped rows.
 
     Raises
     ------
     LogFormatError
-        If the file can't be read or a row is not what the format says, naming file and
+        If the file can't be read or a row does not match the format, with file and
         line.
     InputError
-        If an argument is wrong, or a wanted service does not occur.
+        If an argument is invalid, or a requested service is not in the trace.
     """
     path = Path(path)
     zone = None if utc_offset is None else parse_zone(utc_offset, "utc_offset")
@@ -110,7 +109,7 @@ def read_request_trace(
 
 
 def _sniff(path: Path) -> TraceFormat:
-    """Return the format of a trace by its first line."""
+    """Return the format of a trace by its first line, ServeGen for a folder."""
     if path.is_dir():
         return servegen.FORMAT
     text, _ = first_block(path, "requests")

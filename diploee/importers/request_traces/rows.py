@@ -19,7 +19,7 @@ from diploee.importers.text.timestamps import stamps
 from diploee.importers.text.values import CORRECT_LINE, Number, labels, numbers
 
 MAX_TIME_US = 10**18
-"""Some 31,000 years."""
+"""Maximum time of a request [us], about 31,000 years."""
 
 MAX_TOKENS = 2**31 - 1
 TOKENS = Number(MAX_TOKENS, whole=True, of="tokens")
@@ -27,50 +27,47 @@ TOKENS = Number(MAX_TOKENS, whole=True, of="tokens")
 
 @dataclass(frozen=True)
 class TraceOptions:
-    """The user's options for reading a trace.
-
-    See `diploee.importers.read_request_trace`.
-    """
+    """Options for reading a trace; see `diploee.importers.read_request_trace`."""
 
     step_ms: int
     services: Sequence[str] | None = None
     columns: Mapping[str, str] | None = None
     zone: Zone | None = None
     time_unit: TimeUnit | None = None
-    requests: bool = False  # whether each request is kept, too
+    requests: bool = False  # True to keep each request, too
 
 
 @dataclass(frozen=True, eq=False)
 class RequestRows:
-    """Rows of one block."""
+    """Requests of one block of a trace, as arrays with one value per row."""
 
-    where: Callable[[int], str]  # file and line of a row, of its index
+    where: Callable[[int], str]  # file and line by row index
     # Arrival [us], since 1970 UTC or since the trace's own origin, or `MISSING`
     time_us: Int64Array
-    # Lengths [tokens], or `MISSING`; None where the trace has no such column
+    # Lengths [tokens], or `MISSING`; None if the trace has no such column
     input_tokens: Int64Array | None
     output_tokens: Int64Array | None
-    # Index into `service_names`; None where the trace does not tell
+    # Index into `service_names`; None if the trace has no services
     service: Int64Array | None = None
-    # Names that occur in this block; ``""`` where the field is empty
+    # Distinct service names in this block; ``""`` for an empty field
     service_names: tuple[str, ...] = ()
     n_headers: int = 0  # headers repeated between the rows, as in concatenated files
-    n_cut: int = 0  # 1 if the last line of the file was cut short and left out, else 0
-    n_naive: int = 0  # stamps that name no zone, where the user names none either
-    zone: Zone | None = None  # offset that the first stamp names, if any
+    n_cut: int = 0  # 1 if the last line of the file was truncated and dropped, else 0
+    n_naive: int = 0  # timestamps without a zone, if the user specifies none either
+    zone: Zone | None = None  # offset of the first timestamp, if any
 
     def __len__(self) -> int:
         return int(self.time_us.size)
 
     def fail(self, row: int, problem: str) -> NoReturn:
-        """Raise a `LogFormatError` about a row."""
+        """Raise a `LogFormatError` about a row, with file and line."""
         raise LogFormatError(f"{self.where(row)}: {problem}")
 
 
 def rows_of(
     table: ReadTable, counting: Counting | None, zone: Zone | None
 ) -> RequestRows:
-    """Return the requests of a table, whose times count as given."""
+    """Return the requests of a table, with times in the unit of `counting`."""
     rows = _times(table, counting, zone)
     lengths = {
         f"{side}_tokens": whole(numbers(table, side, TOKENS))
@@ -86,7 +83,7 @@ def rows_of(
 def _times(
     table: ReadTable, counting: Counting | None, zone: Zone | None
 ) -> RequestRows:
-    """Return rows with their times alone."""
+    """Return the requests of a table with times only, without lengths or services."""
     if counting is not None:
         unit_us = US_PER_UNIT[counting.unit]
         kind = Number(MAX_TIME_US / unit_us, of=counting.unit)
@@ -104,6 +101,6 @@ def _times(
 
 
 def whole(values: Float64Array) -> Int64Array:
-    """Return whole numbers, `MISSING` where they are NaN."""
+    """Return values as whole numbers, with `MISSING` for NaN."""
     missing = np.isnan(values)
     return np.where(missing, MISSING, np.where(missing, 0, values).astype(np.int64))

@@ -51,11 +51,10 @@ from diploee.loads.services.request_trace import RequestTrace, TokenLengths
 
 CHUNKS = "*chunk-*-trace.csv"
 ROW_S = 600
-"""Time that a row stands for [s]."""
+"""Length of a row's interval [s]."""
 
 COVERED = 0.9
-"""Share of a service's requests whose clients' lengths are read. ASSUMPTION [J]:
-enough."""
+"""Fraction of a service's requests whose clients' lengths are read (ASSUMPTION [J])."""
 
 COLUMNS = ("time", "rate", "cv", "family", "first", "second")
 N_LEAST = 4  # rows of an idle client may lack the parameters
@@ -70,15 +69,15 @@ _ROW = re.compile(rf"{_NUMBER},{_NUMBER},([^,]*,){{3}}[^,]*")
 
 
 def recognises(text: TextLines) -> bool:
-    """Return whether the first line is a row of a chunk."""
+    """Return True if the first line is a row of a ServeGen chunk."""
     return _ROW.fullmatch(text.first_row) is not None
 
 
 def read(path: Path, options: TraceOptions) -> RequestTrace:
-    """Read one chunk, a folder of chunks, or a folder of such folders.
+    """Read a ServeGen trace: a chunk, a folder of chunks, or a folder of such folders.
 
-    Requests are those expected in each step, no whole numbers; token lengths are those
-    expected, rounded to whole requests. Rows and counts are those of the chunks, each
+    Requests are the expected number in each step, not whole numbers; token lengths are
+    expected counts, rounded to whole requests. Row counts are those of the chunks, each
     row 600 s of a client.
     """
     dropped: Counter[str] = Counter()
@@ -88,9 +87,7 @@ def read(path: Path, options: TraceOptions) -> RequestTrace:
         for name, files in _chunks(path, options.services).items()
     }
     clients = _without_strays(clients, dropped)
-    n_kept = sum(
-        client.time_s.size for of_name in clients.values() for client in of_name
-    )
+    n_kept = sum(client.time_s.size for group in clients.values() for client in group)
     counts = ImportCounts(n_kept + sum(dropped.values()), n_kept, dropped, repaired)
     check_kept(path, counts)
     step_ms = options.step_ms
@@ -117,25 +114,25 @@ FORMAT = TraceFormat("servegen", "ServeGen client traces", recognises, read)
 class _Dataset(
     RootModel[dict[Annotated[str, Field(pattern=r"^\d{1,12}$")], dict[str, Any]]]
 ):
-    """Lengths of a chunk by the start of their window [s]."""
+    """Token lengths of a chunk by start of their time window [s]."""
 
 
 @dataclass(frozen=True, eq=False)
 class _ClientRates:
-    """Rows of one chunk, in increasing order."""
+    """Request rates of one client (chunk), in increasing order of time."""
 
-    # Start of each row [s]; they are at least 600 s apart, the rate is zero in between
+    # Start of each row [s], at least 600 s apart; the rate is zero in between
     time_s: Float64Array
-    rate_rps: Float64Array  # mean rate over its 600 s [1/s]
+    rate_rps: Float64Array  # mean rate over the row's 600 s [1/s]
     path: Path
 
     def between(self, first_s: float, last_s: float) -> _ClientRates:
-        """Return the rows between two times, both included [s]."""
+        """Return the rows that start between two times [s], both included."""
         near = (self.time_s >= first_s) & (self.time_s <= last_s)
         return replace(self, time_s=self.time_s[near], rate_rps=self.rate_rps[near])
 
     def requests_until(self, edges_s: Float64Array) -> Float64Array:
-        """Return the cumulative requests at times [s]."""
+        """Return the cumulative number of requests at times [s], shaped alike."""
         if not self.time_s.size:
             return np.zeros(edges_s.shape)
         corners_s = np.column_stack((self.time_s, self.time_s + ROW_S)).ravel()
@@ -147,7 +144,7 @@ class _ClientRates:
 def _read_client(
     path: Path, dropped: Counter[str], repaired: Counter[str]
 ) -> _ClientRates:
-    """Read one chunk."""
+    """Read the request rates of one client's chunk, and count odd rows."""
     text = read_text(path, "the rates of a ServeGen chunk")
     text, _ = text.filled_up(",", N_LEAST, len(COLUMNS))
     sheet = HeaderTable(text, COLUMNS, is_quoted=False)
@@ -182,44 +179,46 @@ def _read_client(
 def _lengths(
     clients: dict[str, list[_ClientRates]],
 ) -> dict[str, tuple[TokenLengths, ...]]:
-    """Return the lengths of each service by `_SIDES`.
+    """Return token length distributions of each service, by side of `_SIDES`.
 
-    None where no chunk tells them.
+    A side is empty if no chunk has its lengths.
     """
     result: dict[str, list[TokenLengths]] = {side: [] for side in _SIDES}
-    for of_name in clients.values():
+    for group in clients.values():
         expected = {side: np.zeros(EDGES.size - 1) for side in _SIDES}
         totals = dict.fromkeys(_SIDES, 0.0)
-        requests = np.array([client.rate_rps.sum() * ROW_S for client in of_name])
+        requests = np.array([client.rate_rps.sum() * ROW_S for client in group])
         order = np.argsort(-requests, kind="stable")
         enough = (
             np.searchsorted(np.cumsum(requests[order]), COVERED * requests.sum()) + 1
         )
         for index in order[:enough].tolist():
-            for side, start_s, end_s, tokens, share in _windows(of_name[index].path):
-                client = of_name[index].between(start_s, end_s)
+            for side, start_s, end_s, tokens, share in _windows(group[index].path):
+                client = group[index].between(start_s, end_s)
                 n = float(client.rate_rps.sum()) * ROW_S
                 expected[side] += np.bincount(
                     bins_of(tokens), n * share, EDGES.size - 1
                 )
                 totals[side] += n * float(tokens @ share)
-        for side, of_bins in expected.items():
-            # Rounded in the sum, so that bins of less than half a request are not all
-            # lost.
-            n_requests = np.diff(np.rint(np.cumsum(of_bins)), prepend=0.0).astype(
+        for side, counts in expected.items():
+            # Rounding the cumulative sum keeps bins of less than half a request.
+            n_requests = np.diff(np.rint(np.cumsum(counts)), prepend=0.0).astype(
                 np.int64
             )
-            mean = totals[side] / of_bins.sum() if of_bins.any() else 0.0
+            mean = totals[side] / counts.sum() if counts.any() else 0.0
             total_tokens = round(mean * int(n_requests.sum()))
             result[side].append(TokenLengths(EDGES, n_requests, total_tokens))
-    is_told = {side: any(of.n_requests.any() for of in result[side]) for side in _SIDES}
-    return {side: tuple(result[side]) if is_told[side] else () for side in _SIDES}
+    has_any = {
+        side: any(lengths.n_requests.any() for lengths in result[side])
+        for side in _SIDES
+    }
+    return {side: tuple(result[side]) if has_any[side] else () for side in _SIDES}
 
 
 def _windows(
     chunk: Path,
 ) -> Iterator[tuple[str, float, float, Int64Array, Float64Array]]:
-    """Yield side, span [s], lengths [tokens] and shares of a chunk's windows."""
+    """Yield side, start, end [s], lengths [tokens] and fractions of time windows."""
     path = chunk.with_name(
         chunk.name.removesuffix(".gz").replace("-trace.csv", "-dataset.json")
     )
@@ -251,8 +250,8 @@ def _windows(
 def _without_strays(
     clients: dict[str, list[_ClientRates]], dropped: Counter[str]
 ) -> dict[str, list[_ClientRates]]:
-    """Leave out the few rows that lie years from all others, and count them."""
-    times_s = [client.time_s for of_name in clients.values() for client in of_name]
+    """Return the clients without the few rows years from all others; count the rows."""
+    times_s = [client.time_s for group in clients.values() for client in group]
     times_ms = np.sort(np.concatenate(times_s) * MS_PER_S).astype(np.int64)
     span = believed_span(times_ms, np.ones(times_ms.size), STRAY_GAP_MS)
     if span is None:
@@ -260,13 +259,13 @@ def _without_strays(
     dropped[STRAY] += int(np.count_nonzero((times_ms < span[0]) | (times_ms > span[1])))
     first_s, last_s = span[0] / MS_PER_S, span[1] / MS_PER_S
     return {
-        name: [client.between(first_s, last_s) for client in of_name]
-        for name, of_name in clients.items()
+        name: [client.between(first_s, last_s) for client in group]
+        for name, group in clients.items()
     }
 
 
 def _chunks(path: Path, services: Sequence[str] | None) -> dict[str, list[Path]]:
-    """Return the files of each service."""
+    """Return the chunk files of each requested service by service name."""
     if not path.is_dir():
         if services is not None and len(set(services)) != 1:
             raise InputError(
@@ -275,26 +274,28 @@ def _chunks(path: Path, services: Sequence[str] | None) -> dict[str, list[Path]]
             )
         return {services[0] if services else ALL_SERVICES: [path]}
     with reading(path, "give a readable folder"):
-        folders = [path, *sorted(of for of in path.iterdir() if of.is_dir())]
-        result = {of.resolve().name: sorted(of.glob(CHUNKS)) for of in folders}
+        folders = [path, *sorted(child for child in path.iterdir() if child.is_dir())]
+        result = {
+            folder.resolve().name: sorted(folder.glob(CHUNKS)) for folder in folders
+        }
     result = {name: files for name, files in result.items() if files}
-    wanted = list(result) if services is None else services
-    if missing := [name for name in wanted or [CHUNKS] if name not in result]:
+    names = list(result) if services is None else services
+    if missing := [name for name in names or [CHUNKS] if name not in result]:
         raise InputError(
             f"{path}: no chunks of {one_of(missing)} in it or its folders, expected "
             f"files named {CHUNKS} (have: {one_of(result)})"
             f"{did_you_mean(missing[0], result)}"
         )
-    return {name: result[name] for name in wanted}
+    return {name: result[name] for name in names}
 
 
 def _rebinned(
     path: Path, services: list[list[_ClientRates]], step_ms: int
 ) -> tuple[int, Float64Array, tuple[int, int]]:
-    """Return the first step, requests by service and step, and the span [ms].
+    """Return first step, requests by service and step, and start and end [ms].
 
-    The cumulative requests of each client are differenced at the edges of the steps, so
-    that their sum is exact for any step.
+    Requests per step are differences of the cumulative requests at the steps' edges,
+    which keeps the total exact for any step.
     """
     used = [client for clients in services for client in clients if client.time_s.size]
     step_s = step_ms / MS_PER_S

@@ -29,7 +29,7 @@ from diploee.profiles.profile import PUBLISHED_NODE, PowerProfile, Provenance
 from diploee.scenario.job_streams import BatchInference, JobStream
 
 MAX_SAMPLES = 1 << 16
-"""Samples of a batch; the step is one millisecond up to 65 s."""
+"""Maximum samples of a batch's profile; batches of up to 65 s have steps of 1 ms."""
 
 NOTES = (
     "Made by diploee from the mean and peak power of a batch, not measured. "
@@ -41,19 +41,19 @@ NOTES = (
 def load_batches(
     specs: Mapping[str, JobStream], folder: Path
 ) -> dict[tuple[str, str], PowerProfile]:
-    """Read the curves of offline inference and make its batches' power.
+    """Compute power profiles of offline inference batches from their curve files.
 
     Parameters
     ----------
     specs : mapping of str to JobStream
         Streams of jobs by name.
     folder : pathlib.Path
-        Where relative file names start from.
+        Base folder of relative file names.
 
     Returns
     -------
     dict of (str, str) to PowerProfile
-        Power of a batch by stream and class.
+        Power profile of a batch by stream and class.
     """
     result = {}
     for name, spec in specs.items():
@@ -93,7 +93,7 @@ def _batch_profile(
         source_sha256=file.sha256,
         sampling_interval_s=elapsed_s,
         averaging_window_s=elapsed_s,
-        bandwidth_hz=0.5 / elapsed_s,  # of the course within a batch nothing is known
+        bandwidth_hz=0.5 / elapsed_s,  # nothing is known within a batch
         notes=NOTES,
     )
     return PowerProfile(
@@ -110,7 +110,7 @@ def _batch_profile(
 def _measured(
     spec: BatchInference, file: CurveFile
 ) -> tuple[float, float, float, float]:
-    """Return a batch's time [s], mean, peak and least-mean power [W]."""
+    """Return a batch's time [s], mean power, peak power, and lowest mean power [W]."""
     rows = rows_where(file, OUTPUT_TOKENS_COLUMN, spec.output_tokens)
     columns = ("elapsed_s", "mean_power_w", "peak_power_w")
     size, elapsed_s, mean_w, peak_w = curve_columns(rows, columns, against="batch_size")
@@ -121,11 +121,11 @@ def _measured(
             f"{size[-1]:g}, found {spec.batch_size:,}; choose one of these, or give a "
             "curve that reaches it"
         )
-    at = spec.batch_size
+    batch_size = spec.batch_size
     return (
-        float(np.interp(at, size, elapsed_s)),
-        float(np.interp(at, size, mean_w)),
-        float(np.interp(at, size, peak_w)),
+        float(np.interp(batch_size, size, elapsed_s)),
+        float(np.interp(batch_size, size, mean_w)),
+        float(np.interp(batch_size, size, peak_w)),
         float(mean_w.min()),
     )
 
@@ -133,16 +133,19 @@ def _measured(
 def _course_w(
     n_samples: int, mean_w: float, peak_w: float, least_w: float
 ) -> Float64Array:
-    """Return the power of a batch [W].
+    """Compute the power of a batch over time [W], shape (n_samples,).
 
-    At the peak while it is full, falling as answers end.
+    ``P(u) = P_peak - (P_peak - P_floor) u^k`` with the fraction u of the batch's time:
+    the power is at its peak while the batch is full, and falls as requests finish. The
+    mean power P_mean gives ``k + 1 = (P_peak - P_floor) / (P_peak - P_mean)``. P_floor
+    is the lowest mean power of all batch sizes (ASSUMPTION), or less, for k >= 1.
     """
     if peak_w <= mean_w:
         return np.full(n_samples, mean_w)
     # p(u) = peak - (peak - floor) u^k for u from 0 to 1 has the mean
     # peak - (peak - floor)/(k + 1). ASSUMPTION: the floor is the mean of the smallest
-    # batches, as their few answers draw at the end of a large one; lower where k would
-    # fall below 1.
+    # batches, as a large batch ends with as few requests; lower where k would be
+    # below 1.
     floor_w = max(min(least_w, 2 * mean_w - peak_w), 0.0)
     power = (peak_w - floor_w) / (peak_w - mean_w)  # k + 1
     # The mean over each sample: u^(k + 1) / (k + 1) is the integral of u^k.

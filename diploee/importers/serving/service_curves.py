@@ -48,17 +48,19 @@ from diploee.scenario.serving import (
 
 MIN_POINTS = 3
 MIN_NUMBER, MAX_NUMBER = 1e-9, 1e9
-"""Rates, latencies and powers beyond these are slips, and would overflow further on."""
+"""Valid range of rates, latencies and powers; values beyond would overflow later."""
 RATE_COLUMN = "request_rate_rps"
 MIN_MS, MAX_MS = 10 * MS_PER_S, MS_PER_DAY
 PLAYED_MS = 180 * MS_PER_S
-"""A shorter sample is played to this length, each time from another place at random
-(ASSUMPTION: nothing in it repeats with its own length)."""
+"""Minimum length of a played power sample [ms].
+
+A shorter sample is repeated, each time from a random start (ASSUMPTION: the power has
+no period of the sample's length)."""
 
 
 @dataclass(frozen=True)
 class CurveFile(ServingFile):
-    """A curve file with all its columns, by their names."""
+    """A curve file with its table of all columns by name."""
 
     table: ReadTable
 
@@ -66,24 +68,24 @@ class CurveFile(ServingFile):
 def load_curves(
     specs: Mapping[str, RequestStream], traces: Mapping[str, RequestTrace], folder: Path
 ) -> Curves:
-    """Read or compute the curves of all services of a run."""
+    """Read or compute the power and latency curves of all services, by stream."""
     result: Curves = {}
-    for at, spec in specs.items():
+    for stream, spec in specs.items():
         for name, service in spec.services.items():
             try:
                 tokens: float
                 if service.output_tokens == "trace":
                     replay = spec.replay_of(name)
                     assert replay is not None
-                    key = at if service.replay is None else f"{at}.{name}"
-                    tokens = mean_output_tokens(replay, traces[key], at)
+                    key = stream if service.replay is None else f"{stream}.{name}"
+                    tokens = mean_output_tokens(replay, traces[key], stream)
                 else:
                     tokens = service.output_tokens
-                result[at, name] = _service_curves(
-                    f"{at}.{name}", service, tokens, folder
+                result[stream, name] = _service_curves(
+                    f"{stream}.{name}", service, tokens, folder
                 )
             except InputError as error:
-                where = f"request_streams.{at}.services.{name}"
+                where = f"request_streams.{stream}.services.{name}"
                 raise InputError(f"{where}: {error}") from error
     return result
 
@@ -152,14 +154,14 @@ def _latency_curve(
 
 
 def load_power_curve(name: str, folder: Path) -> tuple[PowerCurve, CurveFile]:
-    """Read a power curve.
+    """Read a power curve: mean and peak power [W] over request rate [1/s].
 
     Parameters
     ----------
     name : str
         Shipped name, or path of a CSV file.
     folder : pathlib.Path
-        Where a relative path starts from.
+        Base folder of a relative path.
     """
     file = read_curve_file(name, folder)
     rate_rps, mean_w, peak_w = curve_columns(file, ("mean_power_w", "peak_power_w"))
@@ -173,48 +175,48 @@ def load_latency_curve(
     metric: LatencyMetric = "mean_e2e",
     output_tokens: int = 512,
 ) -> tuple[LatencyCurve, CurveFile]:
-    """Read a latency curve.
+    """Read a latency curve: latency [s] and throughput [1/s] over request rate [1/s].
 
     Parameters
     ----------
     name : str
         Shipped name, or path of a CSV file.
     folder : pathlib.Path
-        Where a relative path starts from.
+        Base folder of a relative path.
     metric : str
-        Latency that is read, a `latency_metric` of services.
+        Latency metric to read, a `latency_metric` of services.
     output_tokens : int
-        Length of the answers; the nearest measured one is read.
+        Response length [tokens]; the file must have rows of this length, if any.
     """
     file = read_curve_file(name, folder)
-    of_length = rows_where(file, OUTPUT_TOKENS_COLUMN, output_tokens)
+    length_rows = rows_where(file, OUTPUT_TOKENS_COLUMN, output_tokens)
     rate_rps, latency_s, throughput_rps = curve_columns(
-        of_length, (LATENCY_COLUMNS[metric], THROUGHPUT_COLUMN)
+        length_rows, (LATENCY_COLUMNS[metric], THROUGHPUT_COLUMN)
     )
     for other in set(LATENCY_COLUMNS.values()) & set(file.table.names):
-        # A slip in a latency that is not asked for is one, too
+        # Invalid values of unused latencies are refused, too
         _curve_values(file, other)
     end_to_end_s = {
-        of: _curve_values(of_length, LATENCY_COLUMNS[of])
-        for of in END_TO_END
-        if LATENCY_COLUMNS[of] in file.table
+        e2e_metric: _curve_values(length_rows, LATENCY_COLUMNS[e2e_metric])
+        for e2e_metric in END_TO_END
+        if LATENCY_COLUMNS[e2e_metric] in file.table
     }
     if {"p50_e2e", "p90_e2e"} <= set(end_to_end_s):
         rises = end_to_end_s["p90_e2e"] >= end_to_end_s["p50_e2e"]
         fail_values(
-            of_length.table, LATENCY_COLUMNS["p90_e2e"], rises, "the median or more"
+            length_rows.table, LATENCY_COLUMNS["p90_e2e"], rises, "the median or more"
         )
     return LatencyCurve(metric, rate_rps, latency_s, throughput_rps, end_to_end_s), file
 
 
 def _find_curve_file(name: str, folder: Path) -> Path:
-    """Return a curve's file by shipped name or path relative to a folder."""
+    """Return the path of a curve file, relative to a folder or shipped."""
     files = sorted((shipped_folder("profiles") / "curves").glob("*.csv"))
     shipped = {path.stem: path for path in files}
     path = folder / name
-    # Unlike pathlib's, no error for any text
+    # Unlike pathlib's methods, os.path's raise no error for invalid paths
     if os.path.isfile(path) or (os.path.exists(path) and name not in shipped):  # noqa: PTH110, PTH113
-        return path  # what is no file is refused where it is read
+        return path  # the reader refuses folders and the like
     if name in shipped:
         return shipped[name]
     raise InputError(
@@ -224,7 +226,7 @@ def _find_curve_file(name: str, folder: Path) -> Path:
 
 
 def read_curve_file(name: str, folder: Path) -> CurveFile:
-    """Read a curve file without interpreting its values."""
+    """Read a curve file as a table of text columns, with the file's hash."""
     path = _find_curve_file(name, folder)
     sheet = read_sheet(path, f"a header such as '{RATE_COLUMN},...'")
     columns = [column for column in sheet.names if column] or [RATE_COLUMN]
@@ -232,9 +234,9 @@ def read_curve_file(name: str, folder: Path) -> CurveFile:
 
 
 def rows_where(file: CurveFile, column: str, value: int) -> CurveFile:
-    """Keep the rows with a value in a column.
+    """Return the curve file with only the rows that have a value in a column.
 
-    All rows where the file has no such column.
+    A file without the column keeps all rows.
     """
     if column not in file.table:
         return file
@@ -248,20 +250,23 @@ def rows_where(file: CurveFile, column: str, value: int) -> CurveFile:
 def curve_columns(
     file: CurveFile, names: Sequence[str], against: str = RATE_COLUMN
 ) -> tuple[Float64Array, ...]:
-    """Return a curve's request rates, what they are per, and other columns."""
-    wanted = (against, *names)
-    for name in wanted:
+    """Return the values of a curve's independent variable, and of other columns.
+
+    The independent variable `against`, by default the request rate [1/s], must rise.
+    """
+    columns = (against, *names)
+    for name in columns:
         if name not in file.table:
             raise _missing(file, name)
-    result = tuple(_curve_values(file, name) for name in wanted)
+    result = tuple(_curve_values(file, name) for name in columns)
     if len(file.table) < MIN_POINTS:
         raise InputError(
             f"{file.path}: {len(file.table)} points, a curve needs at least "
             f"{MIN_POINTS}; measure more"
         )
     rises = np.diff(result[0], prepend=0) > 0
-    words = "a rise from the row before; sort the rows, merge repeated ones"
-    fail_values(file.table, against, rises, words)
+    expected = "a rise from the row before; sort the rows, merge repeated ones"
+    fail_values(file.table, against, rises, expected)
     return result
 
 
@@ -274,7 +279,7 @@ def _missing(file: CurveFile, column: str) -> InputError:
 
 
 def _curve_values(file: CurveFile, column: str) -> Float64Array:
-    """Return a positive column, or raise `InputError` naming the line."""
+    """Return a column of positive numbers, or raise `InputError` with the line."""
     kind = Number(MAX_NUMBER, at_least=MIN_NUMBER, may_miss=False)
     return numbers(file.table, column, kind)
 
@@ -286,7 +291,7 @@ def _read_power_samples(
     folder: Path,
     boundary: Boundary = "devices",
 ) -> tuple[tuple[PowerSample, ...], tuple[ServingFile, ...]]:
-    """Read a service's measured samples as plain profiles are imported."""
+    """Read measured power samples of a service at fixed request rates [1/s]."""
     samples, read = [], []
     for rate_rps, file in sorted(files.items()):
         try:
@@ -319,7 +324,7 @@ def _profile(name: str, path: Path, n_nodes: int, boundary: Boundary) -> PowerPr
 def _sample(name: str, rate_rps: float, profile: PowerProfile) -> PowerSample:
     power_w = profile.power_w.astype(np.float64) / profile.n_nodes
     dt_ms = profile.dt_ms
-    # An odd step would make every table as fine as the common divisor
+    # Resample odd steps, as tables would have the common divisor of all steps
     if dt_ms % PROFILE_STEP_MS:
         edges_us = np.arange(power_w.size + 1, dtype=np.int64) * (dt_ms * US_PER_MS)
         energy_j = np.concatenate(([0.0], np.cumsum(power_w * (dt_ms / MS_PER_S))))
@@ -337,8 +342,8 @@ def _sample(name: str, rate_rps: float, profile: PowerProfile) -> PowerSample:
 def _shuffled(
     power_w: Float64Array, copies: int, rng: np.random.Generator
 ) -> Float64Array:
-    """Play a short sample several times, each from another place."""
+    """Return a power sample repeated several times, each from a random start [W]."""
     if copies == 1:
         return power_w
-    places = rng.integers(0, power_w.size, copies)
-    return np.concatenate([np.roll(power_w, -place) for place in places.tolist()])
+    starts = rng.integers(0, power_w.size, copies)
+    return np.concatenate([np.roll(power_w, -start) for start in starts.tolist()])

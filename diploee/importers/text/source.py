@@ -22,15 +22,17 @@ from diploee.base.errors import LogFormatError, one_line
 from diploee.base.files import reason
 
 PIECE_BYTES = 1 << 23
-"""Bytes unpacked at a time."""
+"""Chunk size of decompression [bytes]."""
 
 MAX_UNPACKED_BYTES = 1 << 32
-"""Packed files that unpack to more are not held in memory."""
+"""Maximum size of a decompressed file in memory [bytes]."""
 
 MIN_BOMB_BYTES = 1 << 26
 MAX_RATIO = 100
-"""Logs pack to a tenth, at best to a fiftieth: what grows by more, and beyond
-`MIN_BOMB_BYTES`, is no log. It is refused where that shows, not at its end."""
+"""Maximum compression ratio of a file that decompresses to over `MIN_BOMB_BYTES`.
+
+Logs compress to a tenth, at best to a fiftieth; a file with a higher ratio is refused
+while it is decompressed."""
 
 _PACKINGS: Mapping[bytes, tuple[str, Callable[[Any], Any]]] = {
     b"\x1f\x8b": ("gzip", lambda file: gzip.GzipFile(fileobj=file)),
@@ -48,7 +50,7 @@ _KINDS = {
 
 
 def open_file(path: Path) -> BinaryIO:
-    """Open a regular file for reading."""
+    """Open a regular file for reading, or raise `LogFormatError` for anything else."""
     with reading(path, "give a readable file"):
         kind = stat.S_IFMT(path.stat().st_mode)
         if kind == stat.S_IFREG:
@@ -57,19 +59,13 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the content of a regular file as it is stored.
-
-    Errors as in `open_file`.
-    """
+    """Return the stored bytes of a regular file, or fail as `open_file` does."""
     with open_file(path) as file, reading(path, "give a readable file"):
         return file.read()
 
 
 def readable(path: Path, key: str) -> Path:
-    """Return a path that stands there.
-
-    Raises `LogFormatError` with the key that names it.
-    """
+    """Return the path if it exists, else raise `LogFormatError` with the YAML key."""
     with reading(path, f"{key} is relative to the scenario file"):
         path.stat()
     return path
@@ -77,7 +73,7 @@ def readable(path: Path, key: str) -> Path:
 
 @contextmanager
 def reading(path: Path, remedy: str) -> Iterator[None]:
-    """Name the file in what the system raises about it."""
+    """Convert operating system errors to `LogFormatError` with path and remedy."""
     try:
         yield
     except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
@@ -88,7 +84,7 @@ def reading(path: Path, remedy: str) -> Iterator[None]:
 
 
 def unpacked(path: Path, data: bytes) -> bytes:
-    """Return stored content, unpacked where it is packed; errors name the path."""
+    """Return file content, decompressed if it is compressed; errors name the path."""
     if not data.startswith(tuple(_PACKINGS)):
         return data
     parts, size = [], 0
@@ -101,7 +97,7 @@ def unpacked(path: Path, data: bytes) -> bytes:
 
 
 def unpacked_pieces(path: Path, file: BinaryIO) -> Iterator[bytes]:
-    """Yield the content of an open file, unpacked where it is packed.
+    """Yield chunks of an open file, decompressed if it is compressed.
 
     Errors name the path.
     """
@@ -128,7 +124,7 @@ def unpacked_pieces(path: Path, file: BinaryIO) -> Iterator[bytes]:
 
 
 def fail_size(path: Path, limit: float, which: str = "") -> NoReturn:
-    """Raise `LogFormatError` for a file that unpacks to more than a limit [bytes]."""
+    """Raise `LogFormatError` for a file that decompresses to over a limit [bytes]."""
     raise LogFormatError(
         f"{path}: unpacks to more than {limit / 2**20:,.0f} MiB{which}, which is no "
         "log that can be read; unpack it and look at it, or split it"

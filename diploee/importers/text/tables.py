@@ -32,14 +32,14 @@ REPEATED_HEADER = "repeated headers; skipped"
 
 @dataclass(frozen=True, eq=False)
 class ReadTable:
-    """Some columns of a file, by what they mean to its reader."""
+    """Columns of a file as text, under the reader's own keys, with line numbers."""
 
     path: Path  # named in errors
-    columns: Mapping[str, Any]  # strings, all of one length
-    names: Mapping[str, str]  # what the file calls them
-    where: Callable[[int], str]  # file and line of a row, of its index
-    n_cut: int = 0  # 1 if the last line was cut short and left out, else 0
-    # Rows that repeat the header, as in files one after the other; they are left out
+    columns: Mapping[str, Any]  # string columns by key, all of one length
+    names: Mapping[str, str]  # column names in the file by key
+    where: Callable[[int], str]  # file and line by row index
+    n_cut: int = 0  # 1 if the last line was truncated and dropped, else 0
+    # Dropped rows that repeat the header, as in concatenated files
     n_headers: int = 0
 
     def __len__(self) -> int:
@@ -49,11 +49,11 @@ class ReadTable:
         return key in self.columns
 
     def fail(self, row: int, problem: str) -> NoReturn:
-        """Raise a `LogFormatError` about a row."""
+        """Raise a `LogFormatError` about a row, with file and line."""
         raise LogFormatError(f"{self.where(row)}: {one_line(problem)}")
 
     def take(self, kept: BoolArray) -> ReadTable:
-        """Return the rows of a mask."""
+        """Return the table with only the rows of a mask."""
         if kept.all():
             return self
         mask, where = arrow_numbers(kept), self.where_of(np.flatnonzero(kept))
@@ -61,55 +61,55 @@ class ReadTable:
         return replace(self, columns=columns, where=where)
 
     def where_of(self, rows: Int64Array) -> Callable[[int], str]:
-        """Return where some rows stand, of their index among these."""
-        where = self.where  # alone, so that no column is kept
+        """Return a function from the index in `rows` to file and line."""
+        where = self.where  # not self, so that no columns stay in memory
         return lambda nth: where(int(rows[nth]))
 
 
 @dataclass(frozen=True, eq=False)
 class HeaderTable:
-    """Rows of text, and how they are written."""
+    """Delimited text with its column names, before its columns are read."""
 
     text: TextLines
-    names: tuple[str, ...]  # names of all columns in their order
+    names: tuple[str, ...]  # names of all columns, in order
     delimiter: str = ","  # one character
-    is_quoted: bool = True  # fields may stand in double quotes, on one line
-    header_line: int = 0  # line of the header; 0 where there is none
+    is_quoted: bool = True  # fields may be in double quotes, within one line
+    header_line: int = 0  # line number of the header; 0 without a header
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """Path of the file."""
         return self.text.path
 
     @property
     def header(self) -> str:
-        """Place of the header, for an error."""
+        """File and line of the header, for errors."""
         return f"{self.path}:{self.header_line or 1}"
 
     def has(self, *names: str) -> bool:
-        """Return whether there are columns of all these names, whatever their case."""
-        there = {name.casefold() for name in self.names}
-        return {name.casefold() for name in names} <= there
+        """Return True if the table has columns of all these names, in any case."""
+        columns = {name.casefold() for name in self.names}
+        return {name.casefold() for name in names} <= columns
 
     def index(self, name: str) -> int | None:
-        """Return the index of a column.
+        """Return the index of a column by exact name, else by name in any case.
 
-        Of that very name, or the only one but for its case.
+        None if there is no column of the name, or several.
         """
-        for alike in (str, str.casefold):
-            result = [i for i, n in enumerate(self.names) if alike(n) == alike(name)]
-            if result:
-                return result[0] if len(result) == 1 else None
+        for fold in (str, str.casefold):
+            matches = [i for i, n in enumerate(self.names) if fold(n) == fold(name)]
+            if matches:
+                return matches[0] if len(matches) == 1 else None
         return None
 
     def found(self, names: Mapping[str, str]) -> dict[str, str]:
-        """Return those of the columns that there are, by the same keys."""
+        """Return only the existing columns of a mapping from keys to names."""
         return {
             key: name for key, name in names.items() if self.index(name) is not None
         }
 
     def require(self, names: Iterable[str], what: str) -> None:
-        """Check that each column is there once."""
+        """Raise `LogFormatError` unless the table has each column exactly once."""
         for name in names:
             if self.index(name) is None:
                 near = did_you_mean(name, self.names)
@@ -128,9 +128,9 @@ class HeaderTable:
         *,
         may_be_cut: bool = False,
     ) -> ReadTable:
-        """Read columns as text, each of which must be there.
+        """Read required columns as text, by name or under keys.
 
-        Blank lines are skipped, and so are rows that repeat the header.
+        Blank lines and rows that repeat the header are skipped.
         """
         columns = (
             wanted if isinstance(wanted, Mapping) else {name: name for name in wanted}
@@ -152,7 +152,7 @@ class HeaderTable:
         )
 
         def line(number: int) -> int:
-            """Return the line of the number-th line that is not empty."""
+            """Return the line number of the n-th line that is not empty."""
             return int(text.filled_lines(start)[number - 1])
 
         if odd.wrong and not is_cut:
@@ -168,19 +168,19 @@ class HeaderTable:
 
         def where(row: int) -> str:
             number = row + 1
-            for passed in odd.numbers:
-                number += passed <= number
+            for skipped in odd.numbers:
+                number += skipped <= number
             return f"{text.path}:{line(number)}"
 
         names = {key: self.names[i] for key, i in indices.items() if i is not None}
-        result = {key: table[f"#{indices[key]}"] for key in names}
-        read = ReadTable(text.path, result, names, where, int(is_cut))
+        columns_read = {key: table[f"#{indices[key]}"] for key in names}
+        read = ReadTable(text.path, columns_read, names, where, int(is_cut))
         return _without_headers(read) if self.header_line else read
 
     def _parsed(
         self, body: memoryview, indices: Mapping[str, int | None], odd: _OddRows
     ) -> tuple[pa.Table, str]:
-        """Return the wanted columns, and what went wrong."""
+        """Return the parsed columns by index, and the parser's error or empty text."""
         names = [f"#{index}" for index in range(len(self.names))]
         wanted = list(dict.fromkeys(f"#{index}" for index in indices.values()))
         nothing = pa.table({name: pa.array([], pa.string()) for name in wanted})
@@ -212,7 +212,11 @@ class HeaderTable:
 
 @dataclass
 class _OddRows:
-    """Lines that are no rows, by number from 1 among lines not empty."""
+    """Handler of lines with a wrong number of fields, which collects line numbers.
+
+    Numbers count from 1 among lines that are not empty. Blank lines are in `numbers`
+    only, others in `wrong` as well.
+    """
 
     numbers: list[int] = field(default_factory=list)
     wrong: list[int] = field(default_factory=list)
@@ -227,13 +231,13 @@ class _OddRows:
 
 
 def read_sheet(path: Path | str, expected: str) -> HeaderTable:
-    """Read a table up to its header."""
+    """Read a delimited file up to its header; columns are read on request."""
     path = Path(path)
     return read_header(read_text(path, expected).without_comments("#"), DELIMITERS)
 
 
 def sheet_of(path: Path, stored: bytes, expected: str) -> HeaderTable:
-    """Return the content of a file, as it is stored, as a sheet."""
+    """Return stored file content as a table whose header is read."""
     return read_header(
         text_of(path, stored, expected).without_comments("#"), DELIMITERS
     )
@@ -242,7 +246,7 @@ def sheet_of(path: Path, stored: bytes, expected: str) -> HeaderTable:
 def read_header(
     text: TextLines, delimiters: str = ",", *, is_quoted: bool = True
 ) -> HeaderTable:
-    """Return a text as a sheet, whose first line that isn't blank holds names."""
+    """Read the column names in a text's first non-blank line, and the delimiter."""
     row = text.first_row
     delimiter = max(delimiters, key=row.count)
     names = row.split(delimiter)
@@ -258,7 +262,7 @@ def read_header(
 
 
 def header_words(text: TextLines) -> set[str]:
-    """Return the words of the first line, unquoted and in lower case."""
+    """Return the fields of the first line as a set, unquoted and in lower case."""
     row = text.first_row.casefold()
     for delimiter in DELIMITERS:
         row = row.replace(delimiter, ",")
@@ -266,19 +270,19 @@ def header_words(text: TextLines) -> set[str]:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Return the names of columns that were found, as text for an error message."""
-    result = [name[:MAX_NAME_LENGTH] for name in names if name]
-    more = ", ..." if len(result) > LISTED_COLUMNS else ""
-    return one_line(one_of(result[:LISTED_COLUMNS]) + more)
+    """Return shortened column names as text for an error message."""
+    short = [name[:MAX_NAME_LENGTH] for name in names if name]
+    more = ", ..." if len(short) > LISTED_COLUMNS else ""
+    return one_line(one_of(short[:LISTED_COLUMNS]) + more)
 
 
 def columns_of(values: Mapping[str, Iterable[Any]]) -> dict[str, Any]:
-    """Return values of other files as columns of text, empty for None."""
+    """Return values as Arrow columns of text by key, with empty text for None."""
     return {
         key: pa.chunked_array(
-            [arrow_texts(["" if value is None else str(value) for value in of_key])]
+            [arrow_texts(["" if value is None else str(value) for value in column])]
         )
-        for key, of_key in values.items()
+        for key, column in values.items()
     }
 
 
@@ -292,7 +296,7 @@ def _without_headers(table: ReadTable) -> ReadTable:
 
 
 def _fail_reading(text: TextLines, start: int, problem: str) -> NoReturn:
-    """Say which line can't be read: one too long, or the first with an open quote."""
+    """Raise `LogFormatError` for the first line too long or with open quotes."""
     lines = text.data[start:].split(b"\n")
     for number, line in enumerate(lines, text.line_at(start)):
         if len(line) >= MAX_LINE_BYTES or line.count(b'"') % 2:

@@ -49,63 +49,63 @@ _CONTROL = bytes({*range(32)} - {*b"\t\n\r"})
 
 @dataclass(frozen=True, eq=False)
 class TextLines(Brief):
-    """Whole lines of a text file."""
+    """Whole lines of a text file, with line numbers for errors."""
 
     path: Path  # named in errors
-    # The lines: UTF-8 without a byte order mark, no control bytes, ended by LF
+    # UTF-8 lines without a byte order mark or control bytes, ended by LF
     data: bytes
-    first_line: int = 1  # number of the first line in the file, from 1
-    sha256: str = ""  # hash of the file as it is stored; empty for parts of one
+    first_line: int = 1  # line number of the first line in the file, from 1
+    sha256: str = ""  # hash of the stored file; empty for a part of a file
 
     @cached_property
     def head(self) -> str:
-        """The first lines, 64 KiB at most, without blank lines before them."""
+        """Text of up to 64 KiB from the first non-blank line on."""
         return self.data[self.start : self.start + HEAD_BYTES].decode(
             "utf-8", "replace"
         )
 
     @property
     def first_row(self) -> str:
-        """The first line that is not blank."""
+        """Text of the first non-blank line."""
         return self.head.partition("\n")[0]
 
     @cached_property
     def start(self) -> int:
-        """Byte where the first line that is not blank begins."""
+        """Byte offset of the first non-blank line."""
         first = _FILLED.search(self.data)
         return self.data.rfind(b"\n", 0, first.start() if first else 0) + 1
 
     @property
     def start_line(self) -> int:
-        """Number of the first line that is not blank."""
+        """Line number of the first non-blank line."""
         return self.line_at(self.start)
 
     def line_at(self, offset: int) -> int:
-        """Return the line of a byte, from 1."""
+        """Return the line number at a byte offset, from 1."""
         return self.data.count(b"\n", 0, offset) + self.first_line
 
     def filled_lines(self, start: int) -> Int64Array:
-        """Return the numbers of the lines from a byte on that are not empty."""
+        """Return the line numbers of non-empty lines from a byte offset on."""
         raw = np.frombuffer(self.data, np.uint8, offset=start)
         ends = np.append(np.flatnonzero(raw == ord("\n")), raw.size)
         return np.flatnonzero(np.diff(ends, prepend=-1) > 1) + self.line_at(start)
 
     def rows(self) -> Iterator[tuple[int, str]]:
-        """Yield the number and the text of each line that is not blank."""
+        """Yield line number and text of each non-blank line."""
         for number, line in enumerate(self.data.decode().split("\n"), self.first_line):
             if line and not line.isspace():
                 yield number, line
 
     def after(self, offset: int) -> TextLines:
-        """Return the lines from a byte on, which begins one."""
+        """Return the lines from a byte offset on, the start of a line."""
         return replace(self, data=self.data[offset:], first_line=self.line_at(offset))
 
     def upto(self, offset: int) -> TextLines:
-        """Return the lines before a byte, which begins one."""
+        """Return the lines before a byte offset, the start of a line."""
         return replace(self, data=self.data[:offset])
 
     def without_comments(self, sign: str) -> TextLines:
-        """Return the text with lines that begin with a sign left empty."""
+        """Return the text with comment lines emptied, which begin with a sign."""
         last = self.data.rfind(sign.encode()) + 1
         comment = re.compile(rb"^[ \t]*" + re.escape(sign.encode()) + rb"[^\n]*", re.M)
         end = self.data.find(b"\n", last) if last else 0
@@ -114,7 +114,7 @@ class TextLines(Brief):
         return replace(self, data=data)
 
     def single_spaced(self) -> TextLines:
-        """Return the text with single blanks between words, and none around."""
+        """Return the text with single spaces between words, and none at line ends."""
         data = self.data.replace(b"\t", b" ")
         while b"  " in data:
             data = data.replace(b"  ", b" ")
@@ -124,9 +124,9 @@ class TextLines(Brief):
     def filled_up(
         self, delimiter: str, n_least: int, n_fields: int
     ) -> tuple[TextLines, int]:
-        """Return the text with empty fields at the end of rows that lack the last ones.
+        """Return the text with missing last fields added as empty, and the row count.
 
-        And how many those are.
+        Rows with fewer than `n_least` fields are left as they are.
         """
         sign = delimiter.encode()
         lines = self.data.split(b"\n")
@@ -138,17 +138,17 @@ class TextLines(Brief):
         return replace(self, data=b"\n".join(lines)), n_short
 
     def fail(self, line: int, problem: str) -> NoReturn:
-        """Raise a `LogFormatError` about a line."""
+        """Raise a `LogFormatError` about a line number, with the file."""
         raise LogFormatError(f"{self.path}:{line}: {one_line(problem)}")
 
 
 def read_text(path: Path, expected: str) -> TextLines:
-    """Read a text file as a whole, packed or not, or a Parquet file's table."""
+    """Read a whole text file, plain or compressed, or a Parquet file as CSV text."""
     return text_of(path, read_bytes(path), expected)
 
 
 def text_of(path: Path, stored: bytes, expected: str) -> TextLines:
-    """Return the content of a file, as it is stored, as text."""
+    """Return stored file content as text, from plain, compressed or Parquet data."""
     data = unpacked(path, stored)
     if data.startswith(_PARQUET) or {".parquet", ".pq"} & set(path.suffixes[-2:]):
         data = _csv_of_parquet(path, data)
@@ -161,12 +161,12 @@ def text_of(path: Path, stored: bytes, expected: str) -> TextLines:
 
 
 def read_blocks(path: Path) -> Iterator[TextLines]:
-    """Read a text file of any length a few MiB at a time."""
+    """Yield blocks of whole lines of a text file, a few MiB each."""
     line, rest = 1, b""
     with open_file(path) as file:
         for piece in chain(unpacked_pieces(path, file), [b""]):
             rest += piece
-            # A CR at the end may have its LF in the next piece
+            # A CR at the end may be followed by an LF in the next chunk
             end = max(rest.rfind(b"\n"), rest.rfind(b"\r", 0, -1)) + 1
             block = _text(path, rest[: end if piece else None], line)
             if len(rest) - end > MAX_LINE_BYTES:
@@ -183,7 +183,7 @@ def read_blocks(path: Path) -> Iterator[TextLines]:
 def first_block(
     path: Path, expected: str = "text"
 ) -> tuple[TextLines, Iterator[TextLines]]:
-    """Return the first block of a file that is not blank, and all blocks from it on."""
+    """Return the first non-blank block of a file, and all blocks from that one on."""
     blocks = read_blocks(path)
     for block in blocks:
         if not block.data.isspace():
@@ -194,7 +194,7 @@ def first_block(
 
 
 def _text(path: Path, data: bytes, first_line: int = 1) -> TextLines:
-    """Return lines without a byte order mark, ended by LF; refuse what is no text."""
+    """Return bytes as lines ended by LF, without byte order mark; fail if no text."""
     if first_line == 1:
         kinds = [name for magic, name in _NOT_TEXT.items() if data.startswith(magic)]
         if kinds or data[257:262] == b"ustar":
@@ -207,39 +207,39 @@ def _text(path: Path, data: bytes, first_line: int = 1) -> TextLines:
         data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     text, wrong = TextLines(path, data, first_line), None
     if len(data.translate(None, _CONTROL)) < len(data):
-        at = next(at for at, byte in enumerate(data) if byte in _CONTROL)
-        wrong = at, "a control byte"
+        offset = next(k for k, byte in enumerate(data) if byte in _CONTROL)
+        wrong = offset, "a control byte"
     elif not data.isascii():
         try:
             data.decode()
         except UnicodeDecodeError as error:
             wrong = error.start, "a byte that is not UTF-8"
     if wrong:
-        at, what = wrong
+        offset, what = wrong
         text.fail(
-            text.line_at(at),
-            f"found {what} (0x{data[at]:02x}), expected UTF-8 text; convert the file "
-            "to UTF-8 or export it again",
+            text.line_at(offset),
+            f"found {what} (0x{data[offset]:02x}), expected UTF-8 text; convert the "
+            "file to UTF-8 or export it again",
         )
     return text
 
 
 def _csv_of_parquet(path: Path, data: bytes) -> bytes:
-    """Return a Parquet file as CSV; row n, from 0, is line n + 2.
+    """Convert a Parquet file to CSV text; row n, from 0, is line n + 2.
 
-    Columns that no CSV file holds, such as lists, are left out; spans of time are
-    seconds, stamps with a zone are UTC.
+    Nested columns, such as lists, are dropped; durations are in seconds, and timestamps
+    with a zone in UTC.
     """
     try:
         with pq.ParquetFile(pa.BufferReader(data)) as file:
-            kept = [
+            columns = [
                 k
                 for k, field in enumerate(file.schema_arrow)
                 if not pa.types.is_nested(field.type)
             ]
-            if file.metadata.num_rows * len(kept) > MAX_UNPACKED_BYTES // 8:
+            if file.metadata.num_rows * len(columns) > MAX_UNPACKED_BYTES // 8:
                 fail_size(path, MAX_UNPACKED_BYTES)
-            table = file.read().select(kept)  # by index, as a name may be there twice
+            table = file.read().select(columns)  # by index, as names may be repeated
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         why = one_line((str(error).splitlines() or [repr(error)])[0])[:200]
         raise LogFormatError(
@@ -252,12 +252,12 @@ def _csv_of_parquet(path: Path, data: bytes) -> bytes:
 
 
 def _written(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column as a CSV file has it."""
+    """Return a column converted to values that Arrow writes to CSV as expected."""
     kind = column.type
     if pa.types.is_duration(kind):
         us = pc.cast(pc.cast(column, pa.duration("us"), safe=False), pa.int64())
         return pc.divide(pc.cast(us, pa.float64()), 1e6)
-    if pa.types.is_floating(kind):  # of fewer bits, the text would be another number
+    if pa.types.is_floating(kind):  # float32 text would be another number
         return pc.cast(column, pa.float64())
     if pa.types.is_dictionary(kind) or pa.types.is_decimal(kind):
         column = pc.cast(column, pa.string())

@@ -34,7 +34,7 @@ from diploee.importers.text.values import (
 )
 
 SINCE_US = tuple(int(np.datetime64(y, "us").astype(np.int64)) for y in ("2000", "2100"))
-"""Numbers between these [us since 1970] in one of their units count from 1970."""
+"""Range of times since 1970 [us]: the years in which numbers count from 1970."""
 
 LIKELY_SPAN_S = (10.0, 20 * 366 * 86_400.0)
 MAX_SPACING_S = 60.0
@@ -44,16 +44,17 @@ times are rounded to a minute at most, and there are at most 100 requests or job
 second in the mean: of published traces Azure's of 2024 is the busiest that we know, at
 57 requests/s."""
 MIN_TIMES = 30
-"""Fewer times don't tell their unit."""
+"""Minimum number of times for inferring a unit."""
 AS_LIKELY, AS_LIKELY_FEW = 0.5, 2.0
-"""Powers of ten by which the documented unit may be further off than the best one, and
-of few."""
+"""Maximum difference of the documented unit's misfit to the best one [decades].
+
+The second value is for fewer than `MIN_TIMES` times."""
 
 LIKELY_DURATION_S = (1.0, 30 * 86_400.0)
-"""ASSUMPTION: the median run time of a log's jobs lies between these."""
+"""Range of the median run time of a log's jobs [s] (ASSUMPTION)."""
 
 UNITS: tuple[TimeUnit, ...] = ("s", "ms", "us", "ns")
-"""Units of times that nobody named."""
+"""Units tried for times without a specified unit."""
 
 _ANY_TIME = Number(1e20)
 CLOCKED = (
@@ -75,14 +76,14 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Counting:
-    """How numbers count time."""
+    """Unit and origin of times that are numbers."""
 
     unit: TimeUnit
-    is_relative: bool  # they count from an origin of the log, else from 1970 UTC
-    is_inferred: bool = False  # inferred from the numbers alone, which is noted
+    is_relative: bool  # True for an origin of the log, False for 1970 UTC
+    is_inferred: bool = False  # True if inferred from the numbers only
 
     def noted(self, n_rows: int) -> dict[str, int]:
-        """Return the note on an inferred unit, with the rows concerned."""
+        """Return the note on an inferred unit with the number of rows, or nothing."""
         cause = (
             f"times taken as {self.unit} by their span and spacing; else give time_unit"
         )
@@ -94,27 +95,27 @@ def counting_of(
     unit: TimeUnit | None = None,
     documented: TimeUnit | None = None,
 ) -> Counting | None:
-    """Return how numbers count time, in a unit or in the likely one.
+    """Infer unit and origin of numeric times, in the specified or most likely unit.
 
-    None where that is not clear. The unit that a format documents is taken where it is
-    about as likely as any other.
+    None if unclear. A format's documented unit is used if it is about as likely as the
+    best unit.
     """
     later = values[values > 0]
     units: Sequence[TimeUnit] = (unit,) if unit else UNITS
     low, high = np.percentile(later, [5, 95]) if later.size else (0.0, 0.0)
-    for of in units:
+    for each in units:
         if (
-            SINCE_US[0] <= low * US_PER_UNIT[of]
-            and high * US_PER_UNIT[of] < SINCE_US[1]
+            SINCE_US[0] <= low * US_PER_UNIT[each]
+            and high * US_PER_UNIT[each] < SINCE_US[1]
         ):
-            return Counting(of, is_relative=False)
+            return Counting(each, is_relative=False)
     if unit:
         return Counting(unit, is_relative=True)
     far = _far_from_likely(values[~np.isnan(values)])
-    for of in far:
-        others = [off for other, off in far.items() if other != of]
-        if values.size >= MIN_TIMES and far[of] + 1 <= min(others):
-            return Counting(of, is_relative=True, is_inferred=of != documented)
+    for each in far:
+        others = [off for other, off in far.items() if other != each]
+        if values.size >= MIN_TIMES and far[each] + 1 <= min(others):
+            return Counting(each, is_relative=True, is_inferred=each != documented)
     as_likely = AS_LIKELY if values.size >= MIN_TIMES else AS_LIKELY_FEW
     if documented and (not far or far[documented] <= min(far.values()) + as_likely):
         return Counting(documented, is_relative=True)
@@ -122,9 +123,9 @@ def counting_of(
 
 
 def _far_from_likely(values: Float64Array) -> dict[TimeUnit, float]:
-    """Return by how many powers of ten times in each unit are off.
+    """Return the misfit of times to a typical log by unit [decades].
 
-    Nothing for one time.
+    The sum of misfits of span, spacing and rate; empty for equal times.
     """
     low, high = np.percentile(values, [5, 95]) if values.size else (0.0, 0.0)
     span = (high - low) / 0.9
@@ -155,7 +156,7 @@ def spacing_of(times: Float64Array | Int64Array) -> float:
 
 
 def decades_off(value: float, low: float, high: float) -> float:
-    """Return by how many powers of ten a value lies outside of bounds."""
+    """Return the distance of a value from a range in powers of ten, 0 if inside."""
     if value > high:
         return log10(value / high)
     return log10(low / value) if value < low else 0.0
@@ -170,16 +171,16 @@ def counting_in(
     stated: Counting | None = None,
     instead: str = "",
 ) -> Counting | None:
-    """Return how the columns of a table that hold numbers count time.
+    """Return unit and origin of a table's numeric time columns, None for timestamps.
 
-    None where they are stamps. What is stated holds, but where the size of the numbers
-    rules it out: that is refused, with what to do instead.
+    A stated unit and origin apply, or fail with a remedy if the size of the numbers
+    contradicts them.
     """
-    there = [key for key in keys if key in table and len(table)]
-    first = next((word for key in there if (word := first_word(table, key))), "")
+    columns = [key for key in keys if key in table and len(table)]
+    first = next((word for key in columns if (word := first_word(table, key))), "")
     if not re.match(IS_NUMBER, first):
         return stated
-    name = f"column '{table.names[there[0]]}' is {value_shown(table, there[0], 0)}"
+    name = f"column '{table.names[columns[0]]}' is {value_shown(table, columns[0], 0)}"
     if stated is not None:
         result = counting_of(np.array([float(first)]))
         if result is not None and _is_wrong(stated, result, float(first)):
@@ -188,11 +189,11 @@ def counting_in(
                 0, f"{name}, which by its size is {result.unit} since 1970; {instead}"
             )
         return stated
-    values = np.concatenate([numbers(table, key, _ANY_TIME) for key in there])
+    values = np.concatenate([numbers(table, key, _ANY_TIME) for key in columns])
     result = counting_of(values, unit, documented)
-    named = {unit_in(table.names[key]) for key in there}
-    if not unit and len(named) == 1 and (of := named.pop()):
-        by_name = counting_of(values, of)
+    named = {unit_in(table.names[key]) for key in columns}
+    if not unit and len(named) == 1 and (named_unit := named.pop()):
+        by_name = counting_of(values, named_unit)
         is_clear = result is None or result.is_relative or result == by_name
         result = by_name if is_clear else None
     if result is None:
@@ -206,41 +207,41 @@ def counting_in(
 
 
 def _is_wrong(stated: Counting, since_1970: Counting, value: float) -> bool:
-    """Return whether a number that may count from 1970 can't count as stated."""
+    """Return True if a number contradicts the stated unit and origin."""
     if stated.is_relative:
         return value * US_PER_UNIT[stated.unit] > LIKELY_SPAN_S[1] * 1e6
     return stated.unit != since_1970.unit
 
 
 def first_word(table: ReadTable, key: str) -> str:
-    """Return the first value of a column that is not missing; empty where all are."""
+    """Return the first value of a column that is not missing, else empty text."""
     words = (word.as_py().strip() for word in table.columns[key])
     return next((word for word in words if word.lower() not in MISSING_WORDS), "")
 
 
 def unit_in(name: str) -> TimeUnit | None:
-    """Return the unit that ends a column's name, as ``run_ms`` or ``wall [min]``."""
+    """Return the time unit at the end of a name, as in ``run_ms`` or ``wall [min]``."""
     words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)
     return _WORDS.get(words[-1].lower()) if len(words) > 1 else None
 
 
 def is_clocked(table: ReadTable, key: str) -> bool:
-    """Return whether a column holds durations such as ``1-02:03:04``."""
+    """Return True if a column has durations such as ``1-02:03:04``."""
     return key in table and ":" in first_word(table, key)
 
 
 def clocked_ms(table: ReadTable, key: str) -> Int64Array:
-    """Return durations such as ``1-02:03:04`` (days first) in ms, or `MISSING`."""
+    """Return durations such as ``1-02:03:04`` (days first) [ms], or `MISSING`."""
     column = without_missing(table.columns[key])
     result = fields_ms(column)
     good = np.asarray(pc.is_null(column), dtype=bool) | (result != MISSING)
-    words = "a duration such as 01:30:00 or 1-02:03:04 (days-hours:minutes:seconds)"
-    fail_values(table, key, good, words, "write it so, or as a number")
+    expected = "a duration such as 01:30:00 or 1-02:03:04 (days-hours:minutes:seconds)"
+    fail_values(table, key, good, expected, "write it so, or as a number")
     return result
 
 
 def fields_ms(words: Any, pattern: str = CLOCKED) -> Int64Array:
-    """Return sums of parts named by units in a pattern [ms], or `MISSING`."""
+    """Return the sums of a pattern's groups, named by time units [ms], or `MISSING`."""
     result = pc.extract_regex(pc.utf8_trim_whitespace(words), pattern=pattern)
     total_us = np.zeros(len(result))
     for field in result.type:

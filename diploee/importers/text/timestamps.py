@@ -26,7 +26,7 @@ from diploee.importers.text.values import (
 STAMP = "a time such as 2023-05-17T11:00:58 or 2023-05-17 11:00:58+08:00"
 
 YEARS_US = tuple(int(np.datetime64(y, "us").astype(np.int64)) for y in ("1900", "2200"))
-"""Between these a measurement is believed to lie [us since 1970]."""
+"""Range of plausible times of a measurement [us since 1970]."""
 
 _AWARE = r":\d\d(\.\d+)?(Z|[+-]\d\d(:?\d\d)?)$"
 _BEFORE_OFFSET = r"^.*:\d\d(\.\d+)?(Z|[+-])"
@@ -42,21 +42,21 @@ _LOCAL, _UTC = pa.timestamp("us"), pa.timestamp("us", "UTC")
 
 @dataclass(frozen=True, eq=False)
 class Timestamps:
-    """A column of dates and times."""
+    """A column of timestamps in microseconds since 1970, with or without offsets."""
 
-    # Microseconds since 1970: UTC where the stamp has an offset, else local time;
-    # `MISSING` where the row has none
+    # Microseconds since 1970: UTC for timestamps with an offset, else local time;
+    # `MISSING` for rows without a timestamp
     us: Int64Array
-    is_aware: BoolArray  # which stamps have an offset
-    column: Any  # the stamps as they stand
+    is_aware: BoolArray  # mask of timestamps with an offset
+    column: Any  # timestamps as text
 
     @property
     def there(self) -> BoolArray:
-        """Which rows have a time."""
+        """Mask of rows with a time."""
         return np.asarray(self.us != MISSING)
 
     def utc_us(self, zone: Zone | None) -> Int64Array:
-        """Return all in UTC [us since 1970], local time by a zone, else as UTC."""
+        """Return times in UTC [us since 1970]; local times by the zone, or as UTC."""
         local = self.there & ~self.is_aware
         if zone is None or not local.any():
             return self.us
@@ -66,7 +66,7 @@ class Timestamps:
 
     @cached_property
     def offsets_min(self) -> dict[int, int]:
-        """How many stamps have each offset from UTC [min]."""
+        """Number of timestamps by offset from UTC [min]."""
         aware = pc.filter(self.column, arrow_numbers(self.is_aware))
         texts = pc.replace_substring_regex(
             aware, pattern=_BEFORE_OFFSET, replacement=r"\2"
@@ -78,7 +78,7 @@ class Timestamps:
         return result
 
     def zone(self) -> timezone | None:
-        """Return the offset of the first stamp; None where it has none."""
+        """Return the offset of the first timestamp, None without an offset."""
         first = int(np.argmax(self.there)) if self.there.any() else -1
         if first < 0 or not self.is_aware[first]:
             return None
@@ -86,7 +86,7 @@ class Timestamps:
 
 
 def moment(us: int, zone: timezone | None) -> datetime:
-    """Return a time [us since 1970] as a date, in an offset from UTC or naive."""
+    """Return a time [us since 1970] as a datetime, in a zone or naive."""
     if zone is None:
         return datetime(1970, 1, 1) + timedelta(microseconds=us)
     return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)).astimezone(
@@ -100,7 +100,7 @@ def stamps(
     time_format: str | None = None,
     remedy: str = CORRECT_LINE,
 ) -> Timestamps:
-    """Return a column of stamps in ISO 8601, or in a ``strptime`` format."""
+    """Parse a column of timestamps in ISO 8601, or in a ``strptime`` format."""
     local = np.zeros(len(table), dtype=bool)
     if key not in table:
         return Timestamps(np.full(len(table), MISSING), local, None)
@@ -110,7 +110,7 @@ def stamps(
     kind = (
         _UTC if len(column) and re.search(_AWARE, column[0].as_py() or "") else _LOCAL
     )
-    try:  # as most files have it: nothing missing, all alike
+    try:  # the fast way, for columns with no missing values and one form
         return Timestamps(_us(pc.cast(column, kind)), local | (kind is _UTC), column)
     except pa.ArrowException:
         pass
@@ -127,16 +127,16 @@ def stamps(
 
 
 def stamps_of_one_clock(table: ReadTable, key: str) -> Timestamps:
-    """Return stamps with offsets for all or none, of credible years."""
+    """Parse timestamps that all have offsets or none, of the years 1900 to 2199."""
     result = stamps(table, key)
     there = result.there
     if there.any():
         first = bool(result.is_aware[np.argmax(there)])
-        how = "with" if first else "without"
-        words = f"{STAMP}, {how} an offset from UTC like the first"
-        fail_values(table, key, ~there | (result.is_aware == first), words)
-    believed = (result.us >= YEARS_US[0]) & (result.us < YEARS_US[1])
-    fail_values(table, key, ~there | believed, "a year from 1900 to 2199")
+        preposition = "with" if first else "without"
+        expected = f"{STAMP}, {preposition} an offset from UTC like the first"
+        fail_values(table, key, ~there | (result.is_aware == first), expected)
+    plausible = (result.us >= YEARS_US[0]) & (result.us < YEARS_US[1])
+    fail_values(table, key, ~there | plausible, "a year from 1900 to 2199")
     return result
 
 
@@ -173,7 +173,7 @@ def _formatted(table: ReadTable, key: str, words: Any, time_format: str) -> Time
 def _cast(
     table: ReadTable, key: str, column: Any, kind: pa.DataType, remedy: str
 ) -> Int64Array:
-    """Return the cast column, or fail with the first row that does not cast."""
+    """Return a column cast to times [us since 1970], or fail at the first bad row."""
     try:
         return _us(pc.cast(column, kind))
     except pa.ArrowException:

@@ -31,7 +31,7 @@ MISSING_WORDS = (
     *("unknown", "none assigned", "invalid"),
 )
 NO_TEXT = pa.nulls(1, pa.string())[0]
-"""A missing text; `pa.scalar` would import pandas."""
+"""Null string of Arrow; `pa.scalar` would import pandas."""
 
 CORRECT_LINE = "correct or remove this line"
 IS_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
@@ -39,26 +39,26 @@ IS_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 
 @dataclass(frozen=True)
 class Number(Range):
-    """Allowed values of a column of numbers."""
+    """Range of allowed values of a numeric column, with rules for missing values."""
 
     whole: bool = False  # no fractions
-    may_miss: bool = True  # a missing value is NaN, rather than an error
-    none: float | None = None  # a number that stands for a missing value
-    of: str = ""  # what is counted, for errors, such as ``"tokens"``
+    may_miss: bool = True  # missing values are NaN instead of an error
+    none: float | None = None  # number that means a missing value
+    of: str = ""  # counted items, for errors, such as ``"tokens"``
 
     def contains(self, values: Float64Array) -> BoolArray:
-        """Return which values are allowed; NaN is not."""
+        """Return the mask of allowed values; NaN is not allowed."""
         allowed = super().contains(values)
         return allowed & (values == np.rint(values)) if self.whole else allowed
 
     @property
     def noun(self) -> str:
-        """Allowed values in words, without their bounds."""
+        """Description of the allowed values without their bounds."""
         return f"a {'whole ' if self.whole else ''}number{self.of and f' of {self.of}'}"
 
     @property
     def largest_text(self) -> str:
-        """The largest value as it is written."""
+        """Largest allowed value as text."""
         return f"{self.largest:,.0f}" if self.whole else f"{self.largest:g}"
 
     __str__ = Range.__str__
@@ -68,7 +68,7 @@ ANY = Number()
 
 
 def numbers(table: ReadTable, key: str, kind: Number = ANY) -> Float64Array:
-    """Return a column as numbers, NaN where the file has none."""
+    """Return a column as numbers, NaN for missing values or a missing column."""
     if key not in table:
         return np.full(len(table), np.nan)
     values = _from_text(table, key, kind)
@@ -80,10 +80,7 @@ def numbers(table: ReadTable, key: str, kind: Number = ANY) -> Float64Array:
 
 
 def texts(table: ReadTable, key: str) -> list[str]:
-    """Return a column of names, each of which must be there.
-
-    Blanks around them are left out.
-    """
+    """Return a column of required names, without surrounding spaces."""
     words = pc.utf8_trim_whitespace(table.columns[key])
     fail_values(table, key, np.asarray(pc.not_equal(words, ""), dtype=bool), "a name")
     result: list[str] = words.to_pylist()
@@ -91,27 +88,27 @@ def texts(table: ReadTable, key: str) -> list[str]:
 
 
 def labels(table: ReadTable, key: str) -> tuple[Int32Array, tuple[str, ...]]:
-    """Return a column of words as indices into its words by first occurrence.
+    """Return a column of labels as indices, and the distinct labels in order.
 
-    A missing word is ``""``, as are all where there is no such column.
+    A missing label is ``""``, and so are all labels of a missing column.
     """
     if key not in table:
         return np.zeros(len(table), dtype=np.int32), ("",)
     encoded = table.columns[key].combine_chunks().dictionary_encode()
-    number_of: dict[str, int] = {}
+    label_index: dict[str, int] = {}
     words = without_missing(encoded.dictionary).fill_null("").to_pylist()
-    numbers_of = [number_of.setdefault(word, len(number_of)) for word in words]
+    word_index = [label_index.setdefault(word, len(label_index)) for word in words]
     index = np.asarray(encoded.indices, dtype=np.int32)
-    return np.array(numbers_of, dtype=np.int32)[index], tuple(number_of)
+    return np.array(word_index, dtype=np.int32)[index], tuple(label_index)
 
 
 def ids(table: ReadTable, key: str) -> pa.Array:
-    """Return a column of names as an Arrow array of strings, null where missing."""
+    """Return a column of ids as an Arrow array of strings, null for missing ids."""
     return without_missing(table.columns[key]).combine_chunks()
 
 
 def without_missing(column: Any, words: Sequence[str] = (*MISSING_WORDS, "-1")) -> Any:
-    """Return a column of strings trimmed, with null where it stands for no value."""
+    """Return a string column trimmed, with null for words that mean missing."""
     trimmed = pc.utf8_trim_whitespace(column)
     missing = pc.is_in(pc.utf8_lower(trimmed), value_set=arrow_texts(words))
     return pc.if_else(missing, NO_TEXT, trimmed)
@@ -124,7 +121,7 @@ def fail_values(
     expected: str,
     remedy: str = CORRECT_LINE,
 ) -> None:
-    """Raise a `LogFormatError` about a column's first wrong value, if any."""
+    """Raise a `LogFormatError` about the first invalid value of a column, if any."""
     if good.all():
         return
     row, n_bad = int(np.argmin(good)), int(np.count_nonzero(~good))
@@ -139,14 +136,13 @@ def fail_values(
 
 
 def value_shown(table: ReadTable, key: str, row: int) -> str:
-    """Return a value as text for an error message."""
+    """Return the value of a row as text for an error message."""
     return shown(table.columns[key][row].as_py().strip())
 
 
 def _from_text(table: ReadTable, key: str, kind: Number) -> Float64Array:
     column = table.columns[key]
-    # Arrow takes long to refuse words that are no numbers, so the first one is looked
-    # at.
+    # Arrow is slow to refuse text, so the first value is tested before.
     if not len(column) or re.match(IS_NUMBER, column[0].as_py() or ""):
         try:
             return _doubles(column)

@@ -55,7 +55,7 @@ from diploee.profiles.profile import PowerProfile, Provenance
 from diploee.profiles.resample import round_keeping_energy
 
 STEP_S = 0.1
-# What a run has of each quantity, and the words for what it lacks.
+# Attribute of a run by quantity, and its description for errors.
 _MEASURED = {
     "power": ("mean_power_w", "mean power and no power in time"),
     "itl": ("median_itl_s", "inter-token latency"),
@@ -65,11 +65,10 @@ _MEASURED = {
 
 @dataclass(frozen=True, eq=False)
 class CompiledModel:
-    """Data compiled for one spec."""
+    """Data compiled for one model spec, with its source and licence."""
 
     spec: InferenceModelSpec
-    # JSON values: source, licence, what was dropped; `source_sha256` is the hash of the
-    # source data
+    # JSON values: source, licence, dropped data, hash of the source data
     details: Mapping[str, Any]
 
 
@@ -78,12 +77,12 @@ M = TypeVar("M", bound=CompiledModel)
 
 @dataclass(frozen=True, eq=False)
 class CompiledData(Brief, ABC, Generic[M]):
-    """Data compiled for several specs."""
+    """Data compiled for several model specs, cached in folders."""
 
     models: Mapping[str, M]  # by label
 
     needs_traces: ClassVar[bool] = False
-    last_file: ClassVar[str]  # of its files, whose presence tells all
+    last_file: ClassVar[str]  # data file whose presence means complete data
 
     @classmethod
     @abstractmethod
@@ -94,17 +93,17 @@ class CompiledData(Brief, ABC, Generic[M]):
         details: dict[str, Any],
         dt_s: float,
     ) -> M:
-        """Make the data of a spec; more details may be added."""
+        """Compile the data of a spec from its runs; details may be added."""
 
     @classmethod
     @abstractmethod
     def _files(cls, model: M) -> Mapping[str, bytes]:
-        """Return the files of a spec's data."""
+        """Return the content of a model's data files by file name."""
 
     @classmethod
     @abstractmethod
     def read(cls, folder: Path, spec: InferenceModelSpec, dt_s: float = STEP_S) -> M:
-        """Read the data of a spec from its folder."""
+        """Read the compiled data of a spec from its folder."""
 
     @classmethod
     def generate(
@@ -115,7 +114,7 @@ class CompiledData(Brief, ABC, Generic[M]):
     ) -> Self:
         """Compile the data of specs with different labels from their measurements.
 
-        That is the ML.ENERGY benchmark on the hub where no source is given. `dt_s` is
+        The default source is the ML.ENERGY benchmark on the Hugging Face hub. `dt_s` is
         the step of traces [s], a whole number of milliseconds.
         """
         _check_labels(specs)
@@ -150,9 +149,9 @@ class CompiledData(Brief, ABC, Generic[M]):
         specs: Sequence[InferenceModelSpec],
         dt_s: float = STEP_S,
     ) -> Self:
-        """Read the models of specs, as `save` or OpenG2G wrote them.
+        """Read the models of specs from files written by `save` or OpenG2G.
 
-        `data_dir` may be the folder of a spec as well.
+        `data_dir` may also be the folder of one spec.
         """
         _check_labels(specs)
         return cls(
@@ -170,15 +169,15 @@ class CompiledData(Brief, ABC, Generic[M]):
         source: BenchmarkSource | None = None,
         dt_s: float = STEP_S,
     ) -> Self:
-        """Read the models of specs, compiling first those that are not there.
+        """Read the models of specs, and compile and save missing models first.
 
-        What is there is taken, whatever it was made from: `generate` and `save` make it
-        anew.
+        Existing data are used whatever their source; `generate` and `save` replace
+        them.
         """
         _check_labels(specs)
         result: dict[str, M] = {}
-        for asked in specs:
-            spec = _with_batch_sizes(asked, source or MlEnergySource())
+        for requested in specs:
+            spec = _with_batch_sizes(requested, source or MlEnergySource())
             if not (folder_of(data_dir, spec) / cls.last_file).exists():
                 cls.generate([spec], source, dt_s).save(data_dir)
             result |= cls.load(data_dir, [spec], dt_s).models
@@ -188,13 +187,13 @@ class CompiledData(Brief, ABC, Generic[M]):
 def _with_batch_sizes(
     spec: InferenceModelSpec, source: BenchmarkSource
 ) -> InferenceModelSpec:
-    """Return a spec with the batch sizes that its source has, where it names none."""
+    """Return a spec with batch sizes, by default all batch sizes of its source."""
     if spec.batch_sizes:
         return spec
     sizes = {one.batch_size for one in source.selected(spec)}
-    given = spec.model_dump() | {"batch_sizes": sorted(sizes)}
+    fields = spec.model_dump() | {"batch_sizes": sorted(sizes)}
     where = f"'{spec.model_label}'"
-    return checked(given, InferenceModelSpec, lambda _: where)
+    return checked(fields, InferenceModelSpec, lambda _: where)
 
 
 def _check_labels(specs: Sequence[InferenceModelSpec]) -> None:
@@ -208,18 +207,15 @@ def _check_labels(specs: Sequence[InferenceModelSpec]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class ModelFits(CompiledModel):
-    """The fits of one served model.
-
-    Power, latency and throughput against batch size.
-    """
+    """Logistic fits of one served model's power, latency and throughput."""
 
     fits: ServingFits
 
 
 class LogisticModelStore(CompiledData[ModelFits]):
-    """The fits of several served models.
+    """Logistic fits of several served models against batch size.
 
-    The points are the medians over the runs of each batch size in `fit_batch_sizes`:
+    The fitted points are medians over the runs of each batch size in `fit_batch_sizes`:
     mean power [W], median inter-token latency [s] and throughput [tokens/s] against
     log2 of the batch size.
     """
@@ -253,22 +249,22 @@ class LogisticModelStore(CompiledData[ModelFits]):
 
     @classmethod
     def _files(cls, model: ModelFits) -> dict[str, bytes]:
-        fits = {name: getattr(model.fits, of) for name, of in FITS.items()}
-        result = LogisticFits(details=dict(model.details), **fits)
-        return {FIT_FILE: result.content()}
+        fits = {name: getattr(model.fits, field) for name, field in FITS.items()}
+        file = LogisticFits(details=dict(model.details), **fits)
+        return {FIT_FILE: file.content()}
 
     @classmethod
     def read(
         cls, folder: Path, spec: InferenceModelSpec, dt_s: float = STEP_S
     ) -> ModelFits:
-        """Read the fits of a spec from its folder."""
+        """Read the logistic fits of a spec from its folder."""
         del dt_s
         path = folder / FIT_FILE
         result: LogisticFits = read(path, LogisticFits)
         models = {
-            ours: given
-            for name, ours in FITS.items()
-            if (given := getattr(result, name)) is not None
+            field: fit
+            for name, field in FITS.items()
+            if (fit := getattr(result, name)) is not None
         }
         if lacking := [name for name in FITS.values() if name not in models]:
             raise LogFormatError(f"{path}: no fit of {one_of(lacking)}")
@@ -292,27 +288,26 @@ def _median(runs: Sequence[BenchmarkRun], quantity: str, dt_s: float) -> float:
         for k, run in enumerate(runs):
             if values[k] is None and run.power:
                 values[k] = float(run_power_w(run, dt_s).mean())
-    known = [value for value in values if value is not None]
-    if not known:
+    measured = [value for value in values if value is not None]
+    if not measured:
         raise InputError(
             f"no {words} of batch size {runs[0].batch_size}; use a source that has "
             "it, or leave this size out of the fit"
         )
-    return float(np.median(known))
+    return float(np.median(measured))
 
 
 @dataclass(frozen=True, eq=False)
 class ModelData(CompiledModel):
-    """Traces and mixtures of one served model."""
+    """Power traces and latency mixtures of one served model, by batch size."""
 
     dt_s: float  # step of the traces [s]
-    # By batch size: power of one replica, the sum over its GPUs, in the steady state
-    # [W]
+    # Steady-state power of one replica, the sum over its GPUs, by batch size [W]
     power_w: Mapping[int, Float64Array]
     itl: Mapping[int, ITLMixtureModel]  # inter-token latency by batch size
 
     def profile(self, batch_size: int, n_nodes: int = 1) -> PowerProfile:
-        """Return the trace of a batch size as the measured power of one replica."""
+        """Return the power trace of one replica at a batch size as a profile."""
         if batch_size not in self.power_w:
             raise InputError(
                 f"'{self.spec.model_label}' has no trace of batch size {batch_size} "
@@ -349,10 +344,10 @@ class ModelData(CompiledModel):
 
 
 class InferenceData(CompiledData[ModelData]):
-    """Traces and mixtures of several served models.
+    """Power traces and latency mixtures of several served models.
 
-    For every batch size the steady-state power is summed over the GPUs and resampled to
-    the median duration of its runs, and a mixture is fitted to the latencies of all its
+    For every batch size, the steady-state power is summed over the GPUs and resampled
+    to the median duration of the runs, and a mixture is fitted to the latencies of all
     runs.
     """
 
@@ -371,17 +366,17 @@ class InferenceData(CompiledData[ModelData]):
     ) -> ModelData:
         power_w, itl = {}, {}
         by_batch = runs.by_batch()
-        for size, of_size in by_batch.items():
+        for size, size_runs in by_batch.items():
             try:
-                power_w[size] = median_trace_w(of_size, dt_s)
+                power_w[size] = median_trace_w(size_runs, dt_s)
                 itl[size] = ITLMixtureModel.fit(
-                    np.concatenate([run.itl_samples_s for run in of_size])
+                    np.concatenate([run.itl_samples_s for run in size_runs])
                 )
             except InputError as error:
                 raise InputError(f"batch size {size}: {error}") from error
         details |= {
             "dt_s": dt_s,
-            "runs": {str(size): len(of_size) for size, of_size in by_batch.items()},
+            "runs": {str(size): len(group) for size, group in by_batch.items()},
             "sampling_interval_s": sampling_interval_s(runs.runs),
             "counts": {name: n for name, n in runs.counts.items() if n},
         }
@@ -395,8 +390,8 @@ class InferenceData(CompiledData[ModelData]):
             np.concatenate([np.arange(n) * model.dt_s for n in lengths]),
             np.concatenate(list(model.power_w.values())),
         )
-        of_sizes = {str(size): of for size, of in model.itl.items()}
-        fits = LatencyFits(details=dict(model.details), per_batch=of_sizes)
+        mixtures = {str(size): mixture for size, mixture in model.itl.items()}
+        fits = LatencyFits(details=dict(model.details), per_batch=mixtures)
         return {
             TRACE_FILE: format_columns(dict(zip(TRACE_COLUMNS, columns, strict=True))),
             ITL_FILE: fits.content(),
@@ -406,30 +401,30 @@ class InferenceData(CompiledData[ModelData]):
     def read(
         cls, folder: Path, spec: InferenceModelSpec, dt_s: float = STEP_S
     ) -> ModelData:
-        """Read the data of a spec from its folder, at a step of its own [s]."""
+        """Read the traces and mixtures of a spec from its folder, at a step [s]."""
         path = folder / ITL_FILE
         result: LatencyFits = read(path, LatencyFits)
         batch, t_s, power_w = traces_of(folder / TRACE_FILE)
-        given = {int(size): mixture for size, mixture in result.per_batch.items()}
+        mixtures = {int(size): mixture for size, mixture in result.per_batch.items()}
         runs, traces_w, itl, n_repeated = [], {}, {}, 0
         for size in sorted(spec.batch_sizes):
             rows = batch == size
-            if np.count_nonzero(rows) < 2 or size not in given:
-                lacking = path if size not in given else folder / TRACE_FILE
+            if np.count_nonzero(rows) < 2 or size not in mixtures:
+                lacking = path if size not in mixtures else folder / TRACE_FILE
                 raise LogFormatError(
                     f"{lacking}: nothing of batch size {size}, which {MANIFEST} lists"
                 )
-            itl[size] = given[size]
+            itl[size] = mixtures[size]
             readings, n_dropped = PowerReadings.of_pairs(t_s[rows], power_w[rows])
             runs.append(BenchmarkRun(size, power=(readings,)))
             n_repeated += n_dropped
             are_means = result.details.get("dt_s") == dt_s
             traces_w[size] = power_w[rows] if are_means else run_power_w(runs[-1], dt_s)
         counts = {"readings_at_a_repeated_stamp": n_repeated} if n_repeated else {}
-        of_readings = {
+        defaults = {
             "runs": {str(size): 1 for size in itl},
             "sampling_interval_s": sampling_interval_s(runs),
             "counts": counts,
         }
-        details = of_readings | details_of(folder, result.details)
+        details = defaults | details_of(folder, result.details)
         return ModelData(spec, details, dt_s, traces_w, itl)

@@ -24,56 +24,56 @@ from diploee.profiles.resample import US_PER_S, EnergyCurve
 REPLICA_POWER = (
     "GPUs of one model replica; no CPU packages, memory, network, fans or power supply"
 )
-"""Power boundary of serving benchmarks."""
+"""Power boundary of serving benchmarks, as text of a profile's provenance."""
 
 
 @dataclass(frozen=True, eq=False)
 class PowerReadings:
-    """Power of one device in time."""
+    """Power readings of one device over time."""
 
-    t_s: Float64Array  # stamps [s], strictly increasing
-    power_w: Float64Array  # power at the stamps [W]
+    t_s: Float64Array  # times [s], strictly increasing
+    power_w: Float64Array  # power at the times [W]
 
     @classmethod
     def of_pairs(
         cls, t_s: Float64Array, power_w: Float64Array
     ) -> tuple[PowerReadings, int]:
-        """Sort readings by time and drop those at a stamp that is already there."""
+        """Return readings sorted by time, and the number of dropped repeated times."""
         stamps, first = np.unique(t_s, return_index=True)
         return cls(stamps, power_w[first]), t_s.size - stamps.size
 
 
 @dataclass(frozen=True, eq=False)
 class BenchmarkRun:
-    """One measurement of a model replica under a full load of requests."""
+    """One measurement of a model replica at full load, at a batch size."""
 
-    batch_size: int  # sequences served at once at most, ``max_num_seqs``
+    batch_size: int  # maximum sequences served at once, ``max_num_seqs``
     # Mean power of the replica's GPUs in the steady state [W]
     mean_power_w: float | None = None
     median_itl_s: float | None = None  # median inter-token latency [s]
     throughput_tps: float | None = None  # output tokens per second [1/s]
-    # Power of every GPU, or one for their sum; empty where the source has none
+    # Power of every GPU, or of all GPUs together; empty if the source has none
     power: tuple[PowerReadings, ...] = ()
     # Start and end of the steady state on the readings' clock [s]; None means all
     # readings
     steady_s: tuple[float, float] | None = None
-    # Inter-token latencies [s]; empty where the source has none
+    # Inter-token latencies [s]; empty if the source has none
     itl_samples_s: Float64Array = field(default_factory=lambda: np.empty(0))
 
 
 @dataclass(frozen=True, eq=False)
 class BenchmarkRuns:
-    """All measurements of one spec."""
+    """All measurements of one model spec, with source and licence."""
 
-    source: str  # where they come from, for errors and provenance
-    licence: str  # licence of the data; ``"unknown"`` where it is not stated
+    source: str  # origin of the data, for errors and provenance
+    licence: str  # licence of the data; ``"unknown"`` if not stated
     sha256: str  # hash of the source data
     runs: tuple[BenchmarkRun, ...]  # one or several for every batch size of the spec
     # Readings and samples dropped or repaired, by cause
     counts: Mapping[str, int] = field(default_factory=dict)
 
     def by_batch(self) -> dict[int, list[BenchmarkRun]]:
-        """Return the runs by batch size, in increasing order."""
+        """Return the runs by batch size, with batch sizes in increasing order."""
         result: dict[int, list[BenchmarkRun]] = defaultdict(list)
         for run in sorted(self.runs, key=lambda run: run.batch_size):
             result[run.batch_size].append(run)
@@ -89,43 +89,47 @@ MATCHED = {
     "expert_parallel": "expert parallelism",
     "precision": "precision",
 }
-"""Fields by which measurements are found, in the order in which errors name them."""
+"""Spec fields that select measurements, with descriptions, in the order of checks."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One measurement of a source."""
+    """One available measurement of a source, before it is read."""
 
-    # By the names of `MATCHED`; None or absent where not available
+    # Values by the names of `MATCHED`; None or absent if not available
     known: Mapping[str, Any]
-    batch_size: int  # sequences served at once at most
-    data: Any  # what the source holds of it
+    batch_size: int  # maximum sequences served at once
+    data: Any  # the source's own record or file
 
 
 def select(
     measured: Iterable[Measurement], spec: InferenceModelSpec, source: str
 ) -> list[Measurement]:
-    """Return a spec's measurements from a source, by increasing batch size."""
+    """Select a spec's measurements from a source, by increasing batch size.
+
+    Fail with the available values if a field of the spec matches nothing, or if the
+    source has several values of a field that the spec leaves out.
+    """
     result = list(measured)
     if not result:
         raise InputError(f"{source}: holds no measurements of language models")
     for name, what in MATCHED.items():
-        wanted = getattr(spec, name)
-        known = {value for one in result if (value := one.known.get(name)) is not None}
+        required = getattr(spec, name)
+        values = {value for one in result if (value := one.known.get(name)) is not None}
         # Files may mix types
-        have = sorted(map(str, known))
-        kept = [one for one in result if one.known.get(name) in (None, wanted)]
-        if wanted is None and len(have) > 1:
+        have = sorted(map(str, values))
+        matches = [one for one in result if one.known.get(name) in (None, required)]
+        if required is None and len(have) > 1:
             raise InputError(
                 f"{source}: '{spec.model_label}' was measured with {what} "
                 f"{one_of(have)}; set {name} to one of them"
             )
-        if wanted is not None and not kept:
+        if required is not None and not matches:
             raise InputError(
-                f"{source}: no {what} '{wanted}' of '{spec.model_label}' (have: "
-                f"{one_of(have)}); set {name}{did_you_mean(str(wanted), have)}"
+                f"{source}: no {what} '{required}' of '{spec.model_label}' (have: "
+                f"{one_of(have)}); set {name}{did_you_mean(str(required), have)}"
             )
-        result = result if wanted is None else kept
+        result = result if required is None else matches
     sizes = sorted({one.batch_size for one in result})
     missing = sorted(set(spec.batch_sizes) - set(sizes))
     if missing:
@@ -133,24 +137,24 @@ def select(
             f"{source}: no batch size {one_of(missing)} of '{spec.model_label}' "
             f"(have: {one_of(sizes)}); remove it from batch_sizes"
         )
-    kept = [one for one in result if one.batch_size in (spec.batch_sizes or sizes)]
-    return sorted(kept, key=lambda one: one.batch_size)
+    matches = [one for one in result if one.batch_size in (spec.batch_sizes or sizes)]
+    return sorted(matches, key=lambda one: one.batch_size)
 
 
 class BenchmarkSource(ABC):
-    """Reads the measurements of specs; each kind says what it has and how it is read.
+    """Base class of sources of benchmark measurements for model specs.
 
-    What can't be read or has not the source's format is a `LogFormatError`, a model,
-    task, GPU or batch size that it does not have an `InputError`.
+    Unreadable data raise `LogFormatError`; a model, task, GPU or batch size that is not
+    in the source raises `InputError`.
     """
 
     licence: str = "unknown"
 
     def read(self, spec: InferenceModelSpec, *, traces: bool = True) -> BenchmarkRuns:
-        """Return the measurements of a spec.
+        """Read the measurements of a spec.
 
-        Without `traces` neither power readings nor latency samples are needed, and
-        their download may be skipped.
+        With `traces` False, power readings and latency samples may be left out, which
+        saves their download.
         """
         counts, digest, runs = Counter[str](), sha256(), []
         for one in self.selected(spec):
@@ -164,11 +168,11 @@ class BenchmarkSource(ABC):
 
     @abstractmethod
     def _title(self, spec: InferenceModelSpec) -> str:
-        """Return where measurements come from, for errors and provenance."""
+        """Return the title of the source, for errors and provenance."""
 
     @abstractmethod
     def selected(self, spec: InferenceModelSpec) -> list[Measurement]:
-        """Return the measurements of a spec, unread."""
+        """Return the available measurements of a spec, without reading them."""
 
     @abstractmethod
     def _run(
@@ -178,14 +182,17 @@ class BenchmarkSource(ABC):
         traces: bool,
         counts: Counter[str],
     ) -> tuple[bytes, BenchmarkRun]:
-        """Read one, with its data for their hash; count what is dropped or repaired."""
+        """Read one measurement: its bytes for the hash, and its run.
+
+        Dropped and repaired data are added to the counts.
+        """
 
 
 def run_power_w(run: BenchmarkRun, dt_s: float) -> Float64Array:
-    """Return a run's steady-state power, summed over its devices.
+    """Return a run's steady-state power, summed over its devices [W], shape (n_steps,).
 
-    Readings are joined by straight lines; a step's value is the mean over it, by the
-    difference of the cumulative energy at its edges. A last part of a step is left out.
+    Power is linear between readings. The value of a step is its mean power, from the
+    difference of cumulative energy at its edges. An incomplete last step is dropped.
     """
     start_s, end_s = _span_s(run)
     dt_us = round(dt_s * US_PER_S)
@@ -203,7 +210,7 @@ def run_power_w(run: BenchmarkRun, dt_s: float) -> Float64Array:
 
 
 def _span_s(run: BenchmarkRun) -> tuple[float, float]:
-    """Return start and end of what devices and steady state share [s]."""
+    """Return start and end of the steady state covered by all devices [s]."""
     if not run.power:
         raise InputError(
             "the source has no power in time; use one that has, such as results.json"
@@ -222,7 +229,7 @@ def _energy_j(
     readings: PowerReadings, start_s: float, edges_us: Int64Array
 ) -> Float64Array:
     t_us = np.rint((readings.t_s - start_s) * US_PER_S).astype(np.int64)
-    # Stamps within one microsecond
+    # Drop readings within one microsecond
     distinct = np.concatenate(([True], np.diff(t_us) > 0))
     curve = EnergyCurve.from_readings(t_us[distinct], readings.power_w[distinct])
     return curve.at(np.clip(edges_us, t_us[0], t_us[-1]))
@@ -235,11 +242,10 @@ def sampling_interval_s(runs: Sequence[BenchmarkRun]) -> float:
 
 
 def median_trace_w(runs: Sequence[BenchmarkRun], dt_s: float) -> Float64Array:
-    """Return the power of a typical run.
+    """Return the median power of runs at each step, for their median duration [W].
 
-    Of the median duration, at each step the runs' median. Runs that are shorter count
-    as long as they last. With several runs the median damps the swings of each; with
-    one it is that run.
+    Shorter runs count until their ends. The median over several runs damps the
+    fluctuations of each run; the result of a single run is the run itself.
     """
     traces = [run_power_w(run, dt_s) for run in runs]
     n_steps = int(np.median([trace.size for trace in traces]))

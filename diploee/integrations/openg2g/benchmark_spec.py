@@ -30,25 +30,24 @@ def _in_whole_ms(step_s: float) -> float:
 
 
 StepS = Annotated[float, Field(gt=0, le=1e9), AfterValidator(_in_whole_ms)]
-"""A step of traces [s], a whole number of milliseconds."""
+"""Step of traces [s], a whole number of milliseconds."""
 
 NOT_DATA = {"model_label", "itl_deadline_s", "feasible_batch_sizes"}
-"""Fields that change how a model is served, but not what is compiled from its
-measurements."""
+"""Fields that affect serving only, not the data compiled from measurements."""
 
 ABSENT = {"precision": "bfloat16", "tensor_parallel": 1, "expert_parallel": 1}
-"""OpenG2G's defaults for fields that a spec leaves out."""
+"""OpenG2G's default values of optional fields."""
 
 
 @document_fields
 class InferenceModelSpec(Model):
-    """One served model: the measurements it is compiled from, and its limits.
+    """Spec of one served model: its measurements, and the limits of serving.
 
     Raises
     ------
     pydantic.ValidationError
         If a field is unknown, missing or out of range, or a batch size is not in
-        `batch_sizes`; `load_specs` raises `InputError` for the same.
+        `batch_sizes`; `load_specs` raises `InputError` instead.
     """
 
     model_label: str = Field(
@@ -123,26 +122,26 @@ class InferenceModelSpec(Model):
 
     @property
     def feasible(self) -> tuple[int, ...]:
-        """Batch sizes that may be served with, increasing."""
+        """Allowed batch sizes of serving, in increasing order."""
         return tuple(sorted(self.feasible_batch_sizes or self.batch_sizes))
 
     @property
     def fit_batch_sizes(self) -> tuple[int, ...]:
-        """Batch sizes of the logistic fits, increasing."""
+        """Batch sizes of the logistic fits, in increasing order."""
         return tuple(sorted(set(self.batch_sizes) - set(self.fit_exclude_batch_sizes)))
 
     def cache_hash(self) -> str:
-        """Return the name of the spec's folder, by OpenG2G's own rule.
+        """Return the hash that names the spec's folder, by OpenG2G's rule.
 
-        16 digits over the fields that change compiled data. The label, the deadline and
-        the feasible batch sizes do not, nor does the order of batch sizes. Where a spec
-        names no batch sizes, the folder is that of the spec with those that were found,
-        ``InferenceData.ensure(...)[label].spec``.
+        The hash has 16 hexadecimal digits and covers the fields that affect compiled
+        data: not the label, the deadline, the feasible batch sizes, or the order of
+        batch sizes. For a spec without batch sizes the folder is that of the spec with
+        all batch sizes of the source, ``InferenceData.ensure(...)[label].spec``.
         """
-        given = self.model_dump(mode="json", exclude=NOT_DATA, exclude_none=True)
+        stated = self.model_dump(mode="json", exclude=NOT_DATA, exclude_none=True)
         fields = {
             name: sorted(value) if isinstance(value, list) else value
-            for name, value in (ABSENT | given).items()
+            for name, value in (ABSENT | stated).items()
         }
         # OpenG2G hashes json.dumps with its default separators.
         text = json.dumps(fields, sort_keys=True)
@@ -161,23 +160,22 @@ class _SpecsFile(Model):
 
 
 def load_specs(path: Path | str) -> tuple[InferenceModelSpec, ...]:
-    """Read the specs of a YAML file.
+    """Read the model specs of a YAML file.
 
     Parameters
     ----------
     path : pathlib.Path or str
-        A file with a list ``models:``.
+        Path of a file with a list ``models:``.
 
     Returns
     -------
     tuple of InferenceModelSpec
-        In the order of the file; their labels differ.
+        Specs with different labels, in the order of the file.
 
     Raises
     ------
     ScenarioError
-        With one line for each problem: file, line, key, what was found, what is
-        allowed.
+        With one line for each problem: file, line, key, allowed and actual value.
     """
     data, lines = load_yaml_with_lines(Path(path), "a list 'models:'")
     return checked(data, _SpecsFile, partial(key_location, Path(path), lines)).models

@@ -41,8 +41,9 @@ MANIFEST = "_manifest.json"
 TRACE_FILE, ITL_FILE, FIT_FILE = "trace.csv", "itl_fit.json", "logistic_fit.json"
 TRACE_COLUMNS = ("batch_size", "relative_time_s", "power_total_W")
 FITS = {"power": "power", "latency": "itl", "throughput": "throughput"}
-"""Names in ``logistic_fit.json``, and ours. OpenG2G fits the mean latency, the sources
-here give the median."""
+"""Fields of `ServingFits` by their names in ``logistic_fit.json``.
+
+OpenG2G fits the mean latency, the package's sources have the median."""
 
 
 class _SpecManifest(Record):
@@ -54,18 +55,18 @@ class _Fits(Record):
     details: dict[str, Any] = Field(default_factory=dict)
 
     def content(self) -> bytes:
-        """Return them as a file."""
+        """Return the fits as the bytes of a JSON file."""
         return _as_json(self.model_dump(mode="json", by_alias=True))
 
 
 class LatencyFits(_Fits):
-    """Latency mixtures by batch size."""
+    """Content of ``itl_fit.json``: latency mixtures by batch size."""
 
     per_batch: dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], ITLMixtureModel]
 
 
 class LogisticFits(_Fits):
-    """Logistic fits by name; some may be absent."""
+    """Content of ``logistic_fit.json``: logistic fits by name, each optional."""
 
     power: LogisticModel | None = None
     latency: LogisticModel | None = None
@@ -73,19 +74,19 @@ class LogisticFits(_Fits):
 
 
 def folder_of(data_dir: Path | str, spec: InferenceModelSpec) -> Path:
-    """Return the folder of a spec: that of its hash, or the one that was given."""
+    """Return the folder of a spec: `data_dir` if a spec folder, else its subfolder."""
     data_dir = Path(data_dir)
-    given = (data_dir / MANIFEST).is_file()
-    return data_dir if given else data_dir / spec.cache_hash()
+    is_spec_folder = (data_dir / MANIFEST).is_file()
+    return data_dir if is_spec_folder else data_dir / spec.cache_hash()
 
 
 def specs_of(folder: Path | str) -> dict[Path, InferenceModelSpec]:
-    """Return the specs of all finished folders in a folder, or of itself.
+    """Return specs by the paths of their finished folders.
 
     Parameters
     ----------
     folder : pathlib.Path or str
-        OpenG2G's ``data/specs``, or one folder in it.
+        OpenG2G's ``data/specs``, or the folder of one spec.
     """
     folder = Path(folder)
     manifests = [folder / MANIFEST]
@@ -119,7 +120,7 @@ def read(path: Path, kind: type[Any]) -> Any:
 
 
 def traces_of(path: Path) -> tuple[Float64Array, Float64Array, Float64Array]:
-    """Return batch size, time [s] and power [W] of a `trace.csv`."""
+    """Read batch size, time [s] and power [W] of the rows of a `trace.csv`."""
     table = sheet_of(path, read_bytes(path), "a trace").read(TRACE_COLUMNS, "a trace")
     batch, t_s = (
         numbers(table, name, Number(may_miss=False)) for name in TRACE_COLUMNS[:2]
@@ -129,7 +130,7 @@ def traces_of(path: Path) -> tuple[Float64Array, Float64Array, Float64Array]:
 
 
 def details_of(folder: Path, details: dict[str, Any]) -> dict[str, Any]:
-    """Return where data come from, which OpenG2G's own do not say."""
+    """Return the stored details, by default source and hash for OpenG2G's own data."""
     if details:
         return details
     digest = hashlib.sha256()
@@ -145,7 +146,7 @@ def details_of(folder: Path, details: dict[str, Any]) -> dict[str, Any]:
 
 
 def write(folder: Path, spec: InferenceModelSpec, files: Mapping[str, bytes]) -> None:
-    """Write files of a spec, and its manifest."""
+    """Write the data files of a spec and its manifest into a folder."""
     manifest = {
         "schema_version": 3,
         "spec": spec.model_dump(mode="json", exclude_none=True),
@@ -158,15 +159,12 @@ def write(folder: Path, spec: InferenceModelSpec, files: Mapping[str, bytes]) ->
 
 
 def _as_json(content: dict[str, Any]) -> bytes:
-    """Return a JSON file."""
+    """Return content as the bytes of an indented JSON file."""
     return f"{json.dumps(content, indent=2, allow_nan=False)}\n".encode()
 
 
 def format_columns(columns: Mapping[str, npt.NDArray[Any]]) -> bytes:
-    """Return columns as CSV with a header.
-
-    Numbers in full, so that they come back bit by bit.
-    """
+    """Return columns as CSV bytes with a header, with numbers in full precision."""
     buffer = BytesIO()
     buffer.write(f"{','.join(columns)}\n".encode())
     options = pa_csv.WriteOptions(include_header=False)

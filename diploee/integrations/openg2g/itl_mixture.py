@@ -22,39 +22,39 @@ from diploee.base.tables import Float64Array
 from diploee.integrations.openg2g.logistic import Number
 
 MAX_SAMPLES = 20_000
-"""Samples that a fit takes; more are drawn from, at random."""
+"""Maximum samples of a fit; a larger set is subsampled at random."""
 MIN_SAMPLES = 20
 EXACT_REPLICAS = 30
-"""Averages of up to this number of replicas are drawn one by one, others from the
-normal limit."""
+"""Maximum replicas whose latencies are drawn one by one for an average.
+
+Averages over more replicas are drawn from the normal limit."""
 
 LEAST, LARGEST = 1e-12, 1e6
-"""Of the parameters: a picosecond to eleven days, and widths that could be seen."""
+"""Range of scales [s] and sigmas of a mixture: a picosecond to eleven days."""
 
 MIN_GAP_S = 1e-6
-"""Smallest distance of the location below the smallest sample [s]; OpenG2G always takes
-it."""
+"""Minimum distance of the location below the smallest sample [s], used by OpenG2G."""
 _START_SPLITS = (0.5, 0.8, 0.95)
 _N_GAPS = 12
 _COARSE_SAMPLES = 2_000
 _COARSE_STEPS, _SEARCH_STEPS, _STEPS = 60, 100, 1_000
 _TOLERANCE = 1e-9
-"""Gain of log-likelihood per sample at which the iteration ends."""
+"""Gain of log-likelihood per sample below which the iteration ends."""
 
 
 MIN_SIGMA = 0.02
-"""Lower bound of a component's sigma: none collapses onto repeated samples."""
+"""Minimum sigma of a component, so that none collapses onto repeated samples."""
 
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """A mixture of normal distributions, such as of logarithms."""
+    """A mixture of normal distributions, of the logarithms of latencies."""
 
-    # Shares, means and standard deviations of the components
+    # Weights, means and standard deviations of the components
     weight: Float64Array
     mean: Float64Array
     sigma: Float64Array
-    log_likelihood: float = -np.inf  # of the samples that it was fitted to
+    log_likelihood: float = -np.inf  # of the fitted samples
 
 
 Share = Annotated[float, Field(strict=True, ge=0, le=1)]
@@ -63,27 +63,32 @@ Positive = Annotated[float, Field(strict=True, ge=LEAST, le=LARGEST)]
 
 @dataclass(frozen=True)
 class ITLMixtureModel(Brief):
-    """A mixture of two lognormals above a common location."""
+    """Inter-token latency as a mixture of two lognormals above a common location.
 
-    # Lies below every sample [s]
+    ``latency = location + exp(mu_k + sigma_k z)`` with a standard normal z and the
+    component k: steady with probability `steady_weight`, else stall. ``exp(mu_k)`` is
+    the component's scale [s].
+    """
+
+    # Location, below every sample [s]
     location_s: Annotated[float, Field(alias="loc", strict=True, ge=0, le=LARGEST)]
-    # Share of the steady component, 0-1; the rest are stalls
+    # Weight of the steady component, 0-1; the rest are stalls
     steady_weight: Annotated[Share, Field(alias="pi_steady")]
     # Standard deviation of log(latency - location)
     steady_sigma: Annotated[Positive, Field(alias="sigma_steady")]
     # Median of latency - location [s]
     steady_scale_s: Annotated[Positive, Field(alias="scale_steady")]
-    # Likewise of the stalls
+    # Standard deviation and median of the stalls, as above
     stall_sigma: Annotated[Positive, Field(alias="sigma_stall")]
     stall_scale_s: Annotated[Positive, Field(alias="scale_stall")]
-    # Of the samples; None where parameters were given
+    # Log-likelihood of the samples; None for specified parameters
     log_likelihood: Number | None = None
-    n_samples: int = 0  # that were fitted
+    n_samples: int = 0  # number of fitted samples
 
     @computed_field(alias="pi_stall")  # type: ignore[prop-decorator]
     @property
     def stall_weight(self) -> float:
-        """Share of the stalls."""
+        """Weight of the stall component, 0-1."""
         return 1.0 - self.steady_weight
 
     @cached_property
@@ -112,7 +117,7 @@ class ITLMixtureModel(Brief):
         return float(logs.weight @ second) - float(logs.weight @ means) ** 2
 
     def cdf(self, latency_s: npt.ArrayLike) -> Float64Array:
-        """Return the share of latencies at or below values [s], shaped alike."""
+        """Return the fraction of latencies at or below values [s], shaped alike."""
         above, logs = (
             np.asarray(latency_s, dtype=np.float64) - self.location_s,
             self._logs,
@@ -124,14 +129,14 @@ class ITLMixtureModel(Brief):
         )
 
     def quantile(self, q: npt.ArrayLike) -> Float64Array:
-        """Return the latency [s] that a share `q`, between 0 and 1, does not exceed."""
+        """Return the `q`-quantile of the latency [s], for q between 0 and 1."""
         q = np.asarray(q, dtype=np.float64)
         if not ((q > 0) & (q < 1)).all():
             raise InputError(
                 "quantiles of a latency must lie between 0 and 1, both excluded"
             )
-        # Between the components' own quantiles lies the mixture's; 10 sigma hold any q
-        # of float64.
+        # The mixture's quantile is between the components' quantiles; 10 sigma contain
+        # any q of float64.
         logs = self._logs
         low = float((logs.mean - 10 * logs.sigma).min())
         high = float((logs.mean + 10 * logs.sigma).max())
@@ -147,7 +152,7 @@ class ITLMixtureModel(Brief):
     def sample(
         self, size: int | tuple[int, ...], rng: np.random.Generator
     ) -> Float64Array:
-        """Draw latencies [s] of the given shape."""
+        """Draw latencies [s] of a shape."""
         stall, logs = (
             (rng.random(size) >= self.steady_weight).astype(np.int64),
             self._logs,
@@ -160,9 +165,9 @@ class ITLMixtureModel(Brief):
     ) -> Float64Array:
         """Draw the average latency over replicas [s]: `size` averages, one by default.
 
-        Up to 30 replicas one latency of each is drawn and averaged; above, the average
-        comes from its normal limit (mean `mean_s`, variance `variance_s2` / n), never
-        below `location_s`.
+        For up to 30 replicas one latency per replica is drawn; for more, the average is
+        drawn from the normal limit (mean `mean_s`, variance `variance_s2` / n), and is
+        at least `location_s`.
         """
         if n_replicas < 1:
             raise InputError(f"an average needs 1 replica or more, found {n_replicas}")
@@ -170,8 +175,8 @@ class ITLMixtureModel(Brief):
         if n_replicas <= EXACT_REPLICAS:
             return np.asarray(self.sample((*shape, n_replicas), rng).mean(axis=-1))
         deviation_s = float(np.sqrt(self.variance_s2 / n_replicas))
-        drawn = self.mean_s + deviation_s * rng.standard_normal(shape)
-        return np.maximum(drawn, self.location_s)
+        average_s = self.mean_s + deviation_s * rng.standard_normal(shape)
+        return np.maximum(average_s, self.location_s)
 
     @classmethod
     def fit(
@@ -179,19 +184,19 @@ class ITLMixtureModel(Brief):
     ) -> Self:
         """Fit the mixture by expectation maximisation on log(x - location).
 
-        The location is that of the highest likelihood between 1 us below the smallest
-        sample, which is OpenG2G's rule, and 0: so it never fits worse, and recovers the
-        parameters that samples were drawn from.
+        The location has the highest likelihood between 0 and 1 us below the smallest
+        sample, which is OpenG2G's rule. So the fit is never worse than OpenG2G's, and
+        recovers the parameters of drawn samples.
 
         Parameters
         ----------
         samples_s : array_like, shape (n,)
             Latencies [s], positive.
         max_samples : int
-            More samples than these are thinned at random (all of them bound the
-            location).
+            Maximum number of fitted samples; more are subsampled at random (all samples
+            bound the location).
         seed : int
-            For the thinning.
+            Seed of the subsampling.
 
         Raises
         ------
@@ -223,16 +228,16 @@ class ITLMixtureModel(Brief):
 def _fit_location(
     samples: Float64Array, smallest: float, rng: np.random.Generator
 ) -> tuple[float, Mixture]:
-    """Fit two lognormals with a common location, by its gap below the smallest [s]."""
+    """Fit two lognormals, and the location's distance below the smallest sample [s]."""
     coarse = samples
     if samples.size > _COARSE_SAMPLES:
         coarse = rng.choice(samples, _COARSE_SAMPLES, replace=False)
 
     def fitted(
-        of: Float64Array, log_gap: float, start: Mixture | float, n_steps: int
+        values: Float64Array, log_gap: float, start: Mixture | float, n_steps: int
     ) -> Mixture:
-        # samples - smallest is exact for the smallest one; (smallest - gap) is not.
-        z = np.log((of - smallest) + np.exp(log_gap))
+        # values - smallest is exact for the smallest one; (smallest - gap) is not.
+        z = np.log((values - smallest) + np.exp(log_gap))
         if isinstance(start, float):
             start = _split(z, start)
         result = expectation_maximisation(z, start, n_steps)
@@ -246,7 +251,7 @@ def _fit_location(
         for gap in gaps.tolist()
         for share in _START_SPLITS
     ]
-    best, start = max(tried, key=lambda found: found[1].log_likelihood)
+    best, start = max(tried, key=lambda fit: fit[1].log_likelihood)
     near = scipy.optimize.minimize_scalar(
         lambda gap: -fitted(samples, gap, start, _SEARCH_STEPS).log_likelihood,
         bounds=(max(best - width, gaps[0]), min(best + width, gaps[-1])),
@@ -257,11 +262,11 @@ def _fit_location(
         (float(np.exp(gap)), fitted(samples, gap, start, _STEPS))
         for gap in (near, best, gaps[0])
     ]
-    return max(last, key=lambda found: found[1].log_likelihood)
+    return max(last, key=lambda fit: fit[1].log_likelihood)
 
 
 def _split(z: Float64Array, share: float) -> Mixture:
-    """Return a mixture of the lower share of samples and of the rest."""
+    """Return a start mixture: the lowest fraction of samples, and the rest."""
     cut = min(max(int(share * z.size), 1), z.size - 1)
     parts = np.split(np.sort(z), [cut])
     return Mixture(
@@ -274,10 +279,14 @@ def _split(z: Float64Array, share: float) -> Mixture:
 def expectation_maximisation(
     samples: Float64Array, start: Mixture, n_rounds: int
 ) -> Mixture:
-    """Raise a mixture's likelihood until it stands still (Dempster et al. 1977)."""
-    result, before = start, -np.inf
+    """Fit a mixture by expectation maximisation until the likelihood is constant.
+
+    Each round has an E step, the components' probabilities of each sample, and an M
+    step, their weights, means and standard deviations (Dempster, Laird and Rubin 1977).
+    """
+    result, previous = start, -np.inf
     for k in range(n_rounds):
-        # E: the share of each sample that each component has. M: their moments.
+        # E: each component's probability for each sample. M: the components' moments.
         off = (samples - result.mean[:, None]) / result.sigma[:, None]
         height = np.log(result.weight / (result.sigma * np.sqrt(2 * np.pi)))
         joint = height[:, None] - 0.5 * off**2
@@ -285,14 +294,14 @@ def expectation_maximisation(
         likelihood = float(log_density.sum())
         result = replace(result, log_likelihood=likelihood)
         share = np.exp(joint - log_density)
-        held = share.sum(axis=1)
-        gain, before = likelihood - before, likelihood
-        if k == n_rounds - 1 or gain < _TOLERANCE * samples.size or held.min() < 1:
+        count = share.sum(axis=1)
+        gain, previous = likelihood - previous, likelihood
+        if k == n_rounds - 1 or gain < _TOLERANCE * samples.size or count.min() < 1:
             break
-        mean = share @ samples / held
-        spread = (share * (samples - mean[:, None]) ** 2).sum(axis=1) / held
+        mean = share @ samples / count
+        spread = (share * (samples - mean[:, None]) ** 2).sum(axis=1) / count
         sigma = np.maximum(np.sqrt(spread), MIN_SIGMA)
-        result = Mixture(held / samples.size, mean, sigma)
+        result = Mixture(count / samples.size, mean, sigma)
     return result
 
 

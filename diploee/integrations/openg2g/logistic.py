@@ -21,13 +21,12 @@ from diploee.base.units import MAX_NUMBER
 
 N_PARAMETERS = 4
 STEEPNESS = (0.02, 20.0)
-"""Bounds of k: below, the curve is a straight line, above, a step between two measured
-sizes."""
+"""Bounds of k; the curve is a straight line below, and a step above the bounds."""
 MAX_SPAN = 50.0
-"""Bound of |L| in ranges of the data; beyond, the measured part is a straight line."""
+"""Maximum of |L| per range of the data; the curve is a straight line above."""
 MIN_SPREAD = 1e-12
 STARTS = 512
-"""Shapes that are tried; all valleys among them are searched to their floors."""
+"""Number of sampled shapes (k, x0) from which the global search starts."""
 
 
 Number = Annotated[float, Field(strict=True, ge=-MAX_NUMBER, le=MAX_NUMBER)]
@@ -35,23 +34,26 @@ Number = Annotated[float, Field(strict=True, ge=-MAX_NUMBER, le=MAX_NUMBER)]
 
 @dataclass(frozen=True)
 class LogisticModel(Brief):
-    """A logistic curve over ``x = log2(batch size)``."""
+    """A logistic curve over the batch size, with four parameters.
 
-    # L, upper less lower asymptote [unit of y]; negative where y falls
+    ``y = b0 + L / (1 + exp(-k (x - x0)))`` with ``x = log2(batch size)``.
+    """
+
+    # L, upper minus lower asymptote [unit of y]; negative for a falling curve
     span: Annotated[Number, Field(alias="L")]
     steepness: Annotated[Number, Field(alias="k", gt=0)]  # k [1], positive
     # x0, log2 of the batch size at half the span
     midpoint: Annotated[Number, Field(alias="x0")]
     # b0, asymptote at small batches [unit of y]
     base: Annotated[Number, Field(alias="b0")]
-    # Coefficient of determination; None where coefficients were given
+    # Coefficient of determination; None for specified coefficients
     r2: Number | None = None
     rmse: Number | None = None  # root mean square of the residuals [unit of y]
-    n_points: int = 0  # that were fitted
+    n_points: int = 0  # number of fitted points
 
     @property
     def is_rising(self) -> bool:
-        """Whether y grows with the batch size."""
+        """True if y increases with the batch size."""
         return self.span > 0
 
     def eval_x(self, x: npt.ArrayLike) -> Float64Array:
@@ -59,14 +61,11 @@ class LogisticModel(Brief):
         return self.base + self.span * self._share(x)
 
     def eval(self, batch: npt.ArrayLike) -> Float64Array:
-        """Return y at batch sizes (above 0, also fractional), shaped as `batch`."""
+        """Return y at batch sizes above 0, whole or fractional, shaped as `batch`."""
         return self.eval_x(np.log2(np.asarray(batch, dtype=np.float64)))
 
     def deriv_wrt_x(self, x: npt.ArrayLike) -> Float64Array:
-        """Return dy/dx at ``x = log2(batch size)``.
-
-        Y gained by doubling the batch, locally.
-        """
+        """Return dy/dx at ``x = log2(batch size)``, the slope per doubling."""
         share = self._share(x)
         return self.span * self.steepness * share * (1.0 - share)
 
@@ -77,8 +76,8 @@ class LogisticModel(Brief):
     def inverse(self, value: npt.ArrayLike) -> Float64Array:
         """Return the largest (fractional) batch size with y at or below values.
 
-        0 for values that no batch is low enough for, infinity for those that the curve
-        never reaches; `InputError` if it does not rise with the batch size.
+        0 for values below the curve, infinity for values above the curve; `InputError`
+        if y does not increase with the batch size.
         """
         if not self.is_rising:
             raise InputError(
@@ -96,10 +95,9 @@ class LogisticModel(Brief):
     def fit(cls, x: npt.ArrayLike, y: npt.ArrayLike) -> Self:
         """Fit the curve to measurements by least squares.
 
-        Four distinct x or more determine all coefficients. With two or three, the
-        steepness and the midpoint are held so that the curve's rise spans the measured
-        x (ASSUMPTION), and only L and b0 are fitted; a single x, or equal y, gives a
-        flat line.
+        Four or more distinct x determine all coefficients. With two or three, only L
+        and b0 are fitted, and steepness and midpoint are fixed so that the curve's rise
+        covers the measured x (ASSUMPTION). A single x, or equal y, gives a flat line.
 
         Parameters
         ----------
@@ -136,10 +134,7 @@ class LogisticModel(Brief):
 
 
 def _fit_parameters(x: Float64Array, y: Float64Array) -> Float64Array:
-    """Return ``(L, k, x0, b0)`` of points, one or more.
-
-    `LogisticModel.fit` says how few are handled.
-    """
+    """Fit ``(L, k, x0, b0)`` to one or more points, as in `LogisticModel.fit`."""
     distinct, scale = np.unique(x).size, float(np.ptp(y))
     if distinct == 1 or scale == 0:
         return np.array([0.0, 1.0, x.mean(), y.mean()])
@@ -150,7 +145,7 @@ def _fit_parameters(x: Float64Array, y: Float64Array) -> Float64Array:
     else:
         margin = max(float(np.ptp(x)), 1.0)
         result = scipy.optimize.shgo(
-            lambda at: _misfit(x, unit, np.exp(at[0]), at[1]),
+            lambda point: _misfit(x, unit, np.exp(point[0]), point[1]),
             [tuple(np.log(STEEPNESS)), (x.min() - margin, x.max() + margin)],
             n=STARTS,
             sampling_method="sobol",
@@ -171,11 +166,11 @@ def curve(parameters: Float64Array, x: Float64Array) -> Float64Array:
 def _linear(
     x: Float64Array, y: Float64Array, steepness: float, midpoint: float
 ) -> tuple[float, float]:
-    """Return the best L and b0 for a given shape: those of a linear regression."""
+    """Fit L and b0 for a shape (k, x0) by linear regression."""
     share = scipy.special.expit(steepness * (x - midpoint))
     about = share - share.mean()
     spread = float(about @ about)
-    # Where the curve is flat over all points, L is anything: 0.
+    # For a curve that is flat over all points, L is undefined: 0.
     span = float(about @ y) / spread if spread > MIN_SPREAD else 0.0
     span = min(max(span, -MAX_SPAN), MAX_SPAN)
     return span, float(y.mean() - span * share.mean())
@@ -184,7 +179,7 @@ def _linear(
 def _misfit(
     x: Float64Array, y: Float64Array, steepness: float, midpoint: float
 ) -> float:
-    """Return the sum of squares about the best curve of a shape."""
+    """Return the sum of squared residuals of the best curve of a shape (k, x0)."""
     span, base = _linear(x, y, steepness, midpoint)
     off = curve(np.array([span, steepness, midpoint, base]), x) - y
     return float(off @ off)

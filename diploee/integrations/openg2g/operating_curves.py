@@ -24,22 +24,22 @@ from diploee.scenario.serving import LatencyMetric, LogisticCurve, LogisticServi
 
 POWER_RATES = 20
 LATENCY_RATES = 200
-"""Rates at which the curves are sampled; latency is inverted, and so is sampled finely."""  # noqa: E501
+"""Number of rates of the sampled curves; latency is inverted, and needs more rates."""
 
 
 @dataclass(frozen=True)
 class ServingFits(Brief):
-    """Power, inter-token latency and throughput of one replica against its batch size.
+    """Power, inter-token latency and throughput of one replica against batch size.
 
-    `InputError` if the range of batch sizes is not one, throughput does not rise,
-    latency falls, or one of the curves is not positive within the range.
+    `InputError` if the range of batch sizes is invalid, throughput does not rise,
+    latency falls, or a curve is not positive within the range.
     """
 
     power: LogisticModel  # mean power of the replica's GPUs [W]
     itl: LogisticModel  # inter-token latency [s], not falling with the batch size
     # Output tokens per second [1/s], rising with the batch size
     throughput: LogisticModel
-    # Batch sizes within which the curves hold: those that were measured
+    # Range of the measured batch sizes, in which the curves are valid
     smallest_batch: float
     largest_batch: float
 
@@ -72,10 +72,10 @@ class ServingFits(Brief):
                 )
 
     def max_request_rate_rps(self, output_tokens: float) -> float:
-        """Return the highest request rate of a replica [1/s].
+        """Return the maximum request rate of a replica [1/s].
 
-        It is the throughput at the largest batch size over the mean output length
-        [tokens].
+        ``rate = throughput(largest batch size) / output_tokens``, with the mean output
+        length `output_tokens` [tokens].
         """
         if not 0 < output_tokens < np.inf:
             raise InputError(
@@ -87,10 +87,10 @@ class ServingFits(Brief):
 
 @dataclass(frozen=True, eq=False)
 class OperatingPoints(Brief):
-    """Operation of a replica at given request rates; all arrays of one shape."""
+    """Operating points of a replica at request rates; all arrays of one shape."""
 
     rate_rps: Float64Array  # offered request rate [1/s]
-    # Completed request rate [1/s]: the offered one, at most the highest
+    # Completed request rate [1/s]: the offered rate, at most the maximum rate
     served_rps: Float64Array
     # Sequences served at once, on average (below the smallest measured batch size too)
     batch: Float64Array
@@ -98,7 +98,7 @@ class OperatingPoints(Brief):
     itl_s: Float64Array  # inter-token latency [s]
     throughput_tps: Float64Array  # output tokens per second [1/s]
     # Mean time that a request spends in the batch, by Little's law: batch over
-    # completed rate [s]. It holds prefill, but no time in a queue.
+    # completed rate [s]. The time includes prefill, but no time in a queue.
     latency_s: Float64Array
 
 
@@ -109,18 +109,17 @@ def operating_points(
     *,
     idle_power_w: float | None = None,
 ) -> OperatingPoints:
-    """Return how a replica runs at request rates.
+    """Compute the operating points of a replica at request rates.
 
-    Between the smallest and the largest batch size the batch solves
-    ``throughput(batch) = rate * output_tokens``; the curves give the rest. Above the
-    highest rate, that of the largest batch size, the replica stays at that rate.
+    Between the smallest and the largest batch size the batch size solves
+    ``throughput(batch) = rate * output_tokens``, and the curves give power and latency.
+    Above the rate of the largest batch size the replica serves that rate.
 
     ASSUMPTION: below the throughput of the smallest measured batch size a replica
-    alternates between that batch size and idling, so that its mean power runs linearly
-    from `idle_power_w` at no request to the curve's power there; latencies stay those
-    of the smallest batch size. Without `idle_power_w` the power stays the smallest
-    batch size's down to no request (weights loaded, clocks up), as rate curves are read
-    below their lowest rate.
+    alternates between that batch size and idling. Its mean power is linear in the rate,
+    from `idle_power_w` without requests to the power at the smallest batch size;
+    latencies are those of the smallest batch size. Without `idle_power_w` the power is
+    constant below that rate (weights loaded, clocks up), as for measured rate curves.
 
     Parameters
     ----------
@@ -159,12 +158,12 @@ def operating_points(
     tokens_tps = served_rps * output_tokens
     share = np.minimum(tokens_tps / smallest_tps, 1.0)
     running = np.clip(fits.throughput.inverse(tokens_tps), smallest, fits.largest_batch)
-    at_rest_w = smallest_power_w if idle_power_w is None else idle_power_w
-    power_w = fits.power.eval(running) - (1 - share) * (smallest_power_w - at_rest_w)
+    idle_w = smallest_power_w if idle_power_w is None else idle_power_w
+    power_w = fits.power.eval(running) - (1 - share) * (smallest_power_w - idle_w)
     batch = running * share
-    least_s = smallest / smallest_tps * output_tokens
+    min_latency_s = smallest / smallest_tps * output_tokens
     with np.errstate(divide="ignore", invalid="ignore"):
-        latency_s = np.where(share < 1, least_s, batch / served_rps)
+        latency_s = np.where(share < 1, min_latency_s, batch / served_rps)
     return OperatingPoints(
         rate_rps,
         served_rps,
@@ -185,9 +184,9 @@ def sampled_operating_points(
 ) -> OperatingPoints:
     """Sample the operating points of a replica up to its highest request rate.
 
-    Rates are evenly spaced from the highest over `n_rates` to the highest; the rate of
-    the smallest batch size is added, as the power has a bend there. Latencies do not
-    fall.
+    The rates are the multiples of 1 / `n_rates` of the highest rate, and the rate of
+    the smallest batch size, where the slope of the power changes. Latencies never
+    decrease with the rate.
     """
     max_rps = fits.max_request_rate_rps(output_tokens)
     bend_rps = float(fits.throughput.eval(fits.smallest_batch)) / output_tokens
@@ -204,7 +203,7 @@ def sampled_operating_points(
 
 
 def serving_fits(service: LogisticService) -> ServingFits:
-    """Return the curves of one replica."""
+    """Return the curves of one replica from the coefficients of a scenario."""
     return ServingFits(
         power=_model(service.power_w),
         itl=_model(service.itl_ms, 1 / MS_PER_S),
@@ -221,10 +220,10 @@ def logistic_curves(
     nodes_per_instance: int,
     metric: LatencyMetric,
 ) -> tuple[PowerCurve, LatencyCurve]:
-    """Return power and latency of one instance against its request rate.
+    """Return power and latency curves of one instance against its request rate.
 
-    ASSUMPTION: the power's course in time is like that of the shipped samples, about
-    the logistic mean: benchmarks of this kind publish means alone.
+    ASSUMPTION: the power fluctuates about the logistic mean as the shipped samples do,
+    as benchmarks of this kind publish mean values only.
     """
     fits = serving_fits(service)
     coarse, fine = (

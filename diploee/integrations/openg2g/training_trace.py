@@ -54,12 +54,12 @@ Range = Annotated[tuple[NonNegative, NonNegative], AfterValidator(_rising)]
 
 @document_fields
 class TrainingTraceParams(Model):
-    """Shape of the trace of one GPU; the defaults are OpenG2G's.
+    """Parameters of the synthetic power trace of one GPU, with OpenG2G's defaults.
 
     Raises
     ------
     pydantic.ValidationError
-        If a parameter is unknown, out of range, or at odds with another.
+        If a parameter is unknown, out of range, or inconsistent with another.
     """
 
     duration_s: Positive = default(1000.0, "Length of the trace [s].")
@@ -118,13 +118,13 @@ class TrainingTraceParams(Model):
 
     @property
     def n_samples(self) -> int:
-        """Number of samples."""
+        """Number of samples of the trace."""
         return round(self.duration_s / self.dt_s)
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingTrace(Brief):
-    """Power of one GPU in training."""
+    """Power of one GPU in training over time, synthetic or read from a file."""
 
     dt_s: float  # step [s], a whole number of milliseconds
     power_w: Float64Array  # power over each step [W]
@@ -137,10 +137,7 @@ class TrainingTrace(Brief):
 
     @classmethod
     def generate(cls, params: TrainingTraceParams | None = None) -> Self:
-        """Synthesise the trace of parameters.
-
-        The same parameters give the same trace.
-        """
+        """Synthesise the trace of parameters, always the same for the same seed."""
         params = params or TrainingTraceParams()
         return cls(params.dt_s, _training_power_w(params), params)
 
@@ -152,13 +149,13 @@ class TrainingTrace(Brief):
         profile_id: str | None = None,
         workload: str = "synthetic_training",
     ) -> PowerProfile:
-        """Return the power of a training job on several nodes.
+        """Return the profile of a training job on several nodes.
 
-        ASSUMPTION: all GPUs follow the one trace at the same time, as OpenG2G scales
-        it; the noise and the dips of a real job differ between GPUs, so swings are an
+        ASSUMPTION: all GPUs follow the same trace at the same time, as in OpenG2G.
+        Noise and dips of a real job differ between GPUs, so the power swings are an
         upper bound.
 
-        The id is ``<workload>-<n_nodes>n`` where none is given.
+        The default id is ``<workload>-<n_nodes>n``.
         """
         check_argument("n_nodes", n_nodes, 1, MAX_NODES)
         check_argument("gpus_per_node", gpus_per_node, 1, MAX_DEVICES)
@@ -196,17 +193,18 @@ class TrainingTrace(Brief):
         )
 
     def save(self, path: Path | str, force: bool = False) -> None:
-        """Write the trace as OpenG2G reads it, ``t_s,power_W`` of one GPU."""
+        """Write the trace of one GPU in OpenG2G's format, ``t_s,power_W``."""
         columns = dict(zip(COLUMNS, (self.t_s, self.power_w), strict=True))
         with whole_file(path, force) as partial:
             partial.write_bytes(format_columns(columns))
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
-        """Read a trace ``t_s,power_W`` of one GPU, of OpenG2G or another.
+        """Read a trace ``t_s,power_W`` of one GPU, of OpenG2G or another source.
 
-        `LogFormatError` if it can't be read, lacks a column or two rows, a power is
-        negative, or the step is not an even, whole number of milliseconds.
+        `LogFormatError` if the file can't be read, has a column missing or fewer than
+        two rows, has negative power, or has a step that is uneven or not a whole number
+        of milliseconds.
         """
         what = f"a table of '{','.join(COLUMNS)}'"
         table = read_sheet(Path(path), what).read(COLUMNS, what)
@@ -231,7 +229,7 @@ class TrainingTrace(Brief):
     def ensure(
         cls, path: Path | str, params: TrainingTraceParams | None = None
     ) -> Self:
-        """Read the trace of a file; generate and save it first where there is none."""
+        """Read the trace of a file, and first generate and save a missing file."""
         if not Path(path).exists():
             cls.generate(params).save(path)
         return cls.load(path)
@@ -255,10 +253,7 @@ def _training_power_w(params: TrainingTraceParams) -> Float64Array:
 
 
 def _plateaus(params: TrainingTraceParams, rng: np.random.Generator) -> BoolArray:
-    """Return a mask of the samples in high plateaus.
-
-    High and low ones alternate, high first.
-    """
+    """Return the mask of samples in high plateaus, which alternate with low ones."""
     shortest_s = params.high_plateau_s[0] + params.low_plateau_s[0]
     n_pairs = int(params.duration_s / shortest_s) + 2
     low, high = np.array([params.high_plateau_s, params.low_plateau_s]).T
@@ -269,7 +264,7 @@ def _plateaus(params: TrainingTraceParams, rng: np.random.Generator) -> BoolArra
 
 
 def _smoothed(power_w: Float64Array, width: int) -> Float64Array:
-    """Return the moving average; at the ends it is over the samples that there are."""
+    """Return the moving average of power [W] over `width` or fewer samples (ends)."""
     kernel = np.ones(width)
     sums = np.convolve(power_w, kernel, mode="full")
     counts = np.convolve(np.ones_like(power_w), kernel, mode="full")

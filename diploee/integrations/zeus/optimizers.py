@@ -23,10 +23,9 @@ from diploee.scenario.recurring import BatchSizeOptimizer, PowerLimitOptimizer
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """Inputs of an optimizer."""
+    """Inputs of an optimizer: workload, energy weight and random generator."""
 
-    # The job; an honest optimizer takes only its batch sizes, limits and default from
-    # it
+    # Only the oracles may use more than batch sizes, limits and default batch size
     workload: TrainingWorkload
     eta: float  # weight of the energy in the cost, 0-1
     rng: np.random.Generator  # for the optimizer's own draws
@@ -44,7 +43,7 @@ class Setting:
 
 
 class DefaultBatchSize(BatchSizeOptimizer):
-    """Always the default batch size."""
+    """Optimizer that always chooses the default batch size."""
 
     goes_with = "max"
     kind: Literal["default"] = "default"
@@ -54,7 +53,7 @@ class DefaultBatchSize(BatchSizeOptimizer):
 
 
 class _OracleBatchSize(BatchSizeOptimizer):
-    """Always the batch size of the lowest expected cost."""
+    """Optimizer that always chooses the batch size of the lowest expected cost."""
 
     goes_with = "oracle"
     kind: Literal["oracle"] = "oracle"
@@ -64,7 +63,7 @@ class _OracleBatchSize(BatchSizeOptimizer):
 
 
 class _MaxPowerLimit(PowerLimitOptimizer):
-    """Always the highest power limit."""
+    """Optimizer that always chooses the highest power limit."""
 
     kind: Literal["max"] = "max"
 
@@ -74,7 +73,7 @@ class _MaxPowerLimit(PowerLimitOptimizer):
 
 
 class _OraclePowerLimit(PowerLimitOptimizer):
-    """The limit of the lowest cost per epoch of each batch size, without profiling."""
+    """Optimizer that knows each batch size's cheapest power limit without profiling."""
 
     kind: Literal["oracle"] = "oracle"
 
@@ -85,11 +84,11 @@ class _OraclePowerLimit(PowerLimitOptimizer):
 
 
 class JitPowerLimit(PowerLimitOptimizer):
-    """The cheapest limit per epoch, profiled when a batch size is first run.
+    """Optimizer that profiles all power limits in a batch size's first epoch.
 
-    The first epoch of that run is cut into one part per limit and so costs their mean.
-    As the limit changes the time and energy of an epoch but not the number of epochs,
-    the cheapest limit per epoch is the cheapest to the target.
+    The first epoch of the first run is divided into one part per limit and costs the
+    mean over limits. As the limit changes the time and energy of an epoch but not the
+    number of epochs, the cheapest limit per epoch is the cheapest to the target.
     """
 
     kind: Literal["jit"] = "jit"
@@ -101,16 +100,16 @@ class JitPowerLimit(PowerLimitOptimizer):
     def observe(
         self, batch_size: int, power_limit_w: float, cost_per_epoch_j: float
     ) -> None:
-        """Remember what an epoch costs."""
-        seen = self._seen.setdefault(batch_size, {})
-        if seen.get(power_limit_w) == cost_per_epoch_j:
+        """Record the cost of an epoch [J], and update the cheapest limit."""
+        costs_j = self._seen.setdefault(batch_size, {})
+        if costs_j.get(power_limit_w) == cost_per_epoch_j:
             return
-        seen[power_limit_w] = cost_per_epoch_j
-        self._limit_w[batch_size] = min(seen, key=seen.__getitem__)
+        costs_j[power_limit_w] = cost_per_epoch_j
+        self._limit_w[batch_size] = min(costs_j, key=costs_j.__getitem__)
 
 
 class Prior(Model):
-    """Belief about the mean cost of a batch size, and how many of its costs count."""
+    """Prior of a batch size's mean cost, and window of the costs that count."""
 
     window: Annotated[int, Field(ge=0, le=1_000_000)] = default(
         0, "Latest costs of a batch size that count, to follow a drift; 0: all."
@@ -124,17 +123,18 @@ class Prior(Model):
 
 
 FLAT = Prior()
-"""No belief before a cost was seen; all costs count."""
+"""Flat prior, with which all costs count."""
 
 
 class PruningRounds:
-    """Walk from the default batch size down, then up, each way to a failure; again.
+    """Rounds of trials that remove failing batch sizes, down and up from a start.
 
-    A failure is a recurrence that did not converge or was stopped early. Costs are
-    taken to be convex in the batch size (the Zeus paper, section 4.3), so what lies
-    beyond a failure is not tried. The second round walks over what is left, and starts
-    from the cheapest batch size seen: two leave a mean and a variance of all that are
-    kept. Where a round starts counts as neither way: both are walked even if it fails.
+    A round tries the start, then smaller batch sizes until a failure, then larger ones
+    until a failure. A failure is a recurrence that did not converge or was stopped
+    early. Costs are assumed to be convex in the batch size (Zeus paper, section 4.3),
+    so batch sizes beyond a failure are not tried. The next round tries the remaining
+    batch sizes from the cheapest one; two rounds give a mean and a variance of each. A
+    failure at the start of a round ends neither direction.
     """
 
     def __init__(
@@ -149,14 +149,11 @@ class PruningRounds:
 
     @property
     def awaited(self) -> int | None:
-        """Batch size that is to be tried next; None at the end of the rounds."""
+        """Batch size to try next, None after the last round."""
         return self._ways[0][0] if self._ways else None
 
     def observe(self, batch_size: int, cost_j: float, converged: bool) -> None:
-        """Take the result of the batch size that is awaited.
-
-        Others tell pruning nothing.
-        """
+        """Record the result of the batch size on trial; ignore other batch sizes."""
         if batch_size != self.awaited:
             return
         way = self._ways[0]
@@ -170,8 +167,8 @@ class PruningRounds:
             self._end_round()
 
     def _begin_round(self) -> None:
-        at = self.kept.index(self._start)
-        ways = ([self._start], self.kept[:at][::-1], self.kept[at + 1 :])
+        start = self.kept.index(self._start)
+        ways = ([self._start], self.kept[:start][::-1], self.kept[start + 1 :])
         self._ways = [way for way in ways if way]
         self._survivors = {}
 
@@ -179,7 +176,7 @@ class PruningRounds:
         if self._survivors:
             self._start = min(self._survivors, key=self._survivors.__getitem__)
             self.kept = sorted(self._survivors)
-        else:  # nothing converged: the job goes on with what it was started with
+        else:  # nothing converged: keep the batch size of the start
             self.kept = [self._start]
         self._rounds_left -= 1
         if self._rounds_left:
@@ -187,12 +184,12 @@ class PruningRounds:
 
 
 class GaussianArm:
-    """A conjugate normal belief in the mean cost of one batch size.
+    """Posterior of one batch size's mean cost, with a conjugate normal prior.
 
-    Costs are taken as normal with an unknown mean, of a normal prior, and the
-    population variance s2 of the n costs observed (the Zeus paper, Algorithm 2). With a
-    flat prior the posterior of the mean is normal with the mean of the costs and the
-    variance s2 / n. Equal costs are certain.
+    Costs are normal with an unknown mean and the population variance s2 of the n
+    observed costs (Zeus paper, Algorithm 2). With the prior's mean m0 and precision p0,
+    and the mean m of the costs, the posterior has the precision ``p = p0 + n / s2`` and
+    the mean ``(p0 m0 + (n / s2) m) / p``. Equal costs have a variance of 0.
     """
 
     def __init__(self, prior: Prior = FLAT) -> None:
@@ -202,7 +199,7 @@ class GaussianArm:
         self._mean = self._squares = 0.0
 
     def observe(self, cost: float) -> None:
-        """Add a cost (Welford's update, which does not cancel)."""
+        """Add a cost by Welford's update, which avoids cancellation."""
         if self._prior.window:
             self._window.append(cost)
             self.n, self._mean = len(self._window), fmean(self._window)
@@ -215,7 +212,7 @@ class GaussianArm:
 
     @property
     def posterior(self) -> tuple[float, float]:
-        """Mean and standard deviation of the posterior."""
+        """Mean and standard deviation of the posterior [J]."""
         prior = self._prior
         if not self._squares:
             return self._mean, 0.0
@@ -230,7 +227,7 @@ class GaussianArm:
 def cheapest_draw(
     arms: Iterable[tuple[int, GaussianArm]], rng: np.random.Generator
 ) -> int:
-    """Draw a mean from the posterior of each arm and return the arm of the lowest."""
+    """Draw a mean cost from each arm's posterior, and return the cheapest arm."""
     best, lowest = -1, inf
     for name, arm in arms:
         draw = rng.normal(*arm.posterior)
@@ -240,7 +237,7 @@ def cheapest_draw(
 
 
 class ZeusBatchSize(Prior, BatchSizeOptimizer):
-    """Explore from the default batch size, then sample among what converges."""
+    """Zeus' optimizer: pruning rounds, then Thompson sampling of the rest."""
 
     kind: Literal["zeus"] = default("zeus", "Zeus' pruning, then Thompson sampling.")
     rounds: Annotated[int, Field(ge=2, le=100)] = default(
@@ -257,10 +254,7 @@ class ZeusBatchSize(Prior, BatchSizeOptimizer):
         self._rng = setting.rng
 
     def predict(self) -> int:
-        """Return the batch size that pruning awaits.
-
-        After it, one drawn from the posteriors.
-        """
+        """Return the next batch size of pruning, or one drawn from the posteriors."""
         pruning, arms = self._pruning, self._arms
         awaited, kept = pruning.awaited, pruning.kept
         if awaited is not None:
@@ -270,19 +264,13 @@ class ZeusBatchSize(Prior, BatchSizeOptimizer):
         return cheapest_draw(((size, arms[size]) for size in kept), self._rng)
 
     def observe(self, batch_size: int, cost_j: float, converged: bool) -> None:
-        """Learn a cost, of whatever stage.
-
-        What fails while pruning leaves the choice.
-        """
+        """Record a cost [J]; pruning removes batch sizes that fail."""
         self._arms[batch_size].observe(cost_j)
         self._pruning.observe(batch_size, cost_j, converged)
 
 
 class ThompsonBatchSize(Prior, BatchSizeOptimizer):
-    """Thompson sampling alone.
-
-    Each batch size some times in random order, then by posteriors.
-    """
+    """Optimizer with Thompson sampling only, after random trials of each batch size."""
 
     kind: Literal["thompson"] = default("thompson", "Thompson sampling alone.")
     explorations: Annotated[int, Field(ge=1, le=1_000_000)] = default(
@@ -298,29 +286,26 @@ class ThompsonBatchSize(Prior, BatchSizeOptimizer):
         self._rng = setting.rng
 
     def predict(self) -> int:
-        """Return one of those seen too rarely, else one drawn from the posteriors."""
+        """Return a batch size with trials left, or one drawn from the posteriors."""
         rare = [size for size, n in self._left.items() if n > 0]
         if rare:
             return rare[self._rng.integers(len(rare))]
         return cheapest_draw(self._arms.items(), self._rng)
 
     def observe(self, batch_size: int, cost_j: float, converged: bool) -> None:
-        """Learn a cost, that of a failure too."""
+        """Record the cost of a recurrence [J], converged or not."""
         del converged
         self._left[batch_size] -= 1
         self._arms[batch_size].observe(cost_j)
 
 
 class OwnBatchSize(ImportedKind, BatchSizeOptimizer):
-    """An optimizer of the user's own, made from a Setting.
-
-    It gets the other keys as arguments.
-    """
+    """A user's custom batch size optimizer, created from a `Setting` and YAML keys."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class OwnPowerLimit(ImportedKind, PowerLimitOptimizer):
-    """An optimizer of the user's own, likewise."""
+    """A user's custom power limit optimizer, created from a `Setting` and YAML keys."""
 
     model_config = ConfigDict(extra="allow")

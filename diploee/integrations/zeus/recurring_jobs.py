@@ -50,14 +50,13 @@ from diploee.schedule.job_table import DRAW_MS, JobTable
 
 PROFILE_ID = "zeus-mean-power"
 KNOWN_AS_MEAN_S = 3600.0
-"""The traces give one mean power per epoch: nothing is claimed of swings within an
-hour."""
+"""Averaging window of the power [s], as the traces have one mean value per epoch."""
 
 
 def _in_ms(
     runs: pd.DataFrame, since_s: float = 0.0, until_ms: float = np.inf
 ) -> pd.DataFrame:
-    """Return runs as submitted, retries as jobs of their own, times in ms."""
+    """Return runs with submission and run time [ms], each retry as a separate job."""
     submit_ms = np.rint((runs.start_s.to_numpy() - since_s) * MS_PER_S)
     duration_ms = np.maximum(np.rint(runs.time_s.to_numpy() * MS_PER_S), 1)
     runs["submit_ms"] = np.minimum(submit_ms, until_ms - 1).astype(np.int64)
@@ -66,9 +65,9 @@ def _in_ms(
 
 
 def shared_out(n_jobs: int, weights: Float64Array) -> Int16Array:
-    """Return the workload of each recurring job.
+    """Return the workload index of each recurring job, in proportion to weights.
 
-    The nearest whole numbers, one at least.
+    Numbers of jobs are rounded, and at least one for each workload with a weight.
     """
     n_needed = int(np.count_nonzero(weights))
     if n_jobs < n_needed:
@@ -76,21 +75,18 @@ def shared_out(n_jobs: int, weights: Float64Array) -> Int16Array:
             f"{n_jobs} recurring jobs for {n_needed} workloads, expected one or more "
             "for each; raise the number of recurring jobs"
         )
-    wanted = weights / weights.sum() * n_jobs
-    counts = np.maximum(np.floor(wanted), weights > 0).astype(np.int64)
+    exact = weights / weights.sum() * n_jobs
+    counts = np.maximum(np.floor(exact), weights > 0).astype(np.int64)
     while counts.sum() < n_jobs:
-        counts[np.argmax(wanted - counts)] += 1
-    while counts.sum() > n_jobs:  # small shares were rounded up to one
-        counts[np.argmax(np.where(counts > 1, counts - wanted, -np.inf))] -= 1
+        counts[np.argmax(exact - counts)] += 1
+    while counts.sum() > n_jobs:  # small weights were rounded up to one
+        counts[np.argmax(np.where(counts > 1, counts - exact, -np.inf))] -= 1
     return np.repeat(np.arange(weights.size), counts).astype(np.int16)
 
 
 @dataclass(frozen=True)
 class _ZeusInputs:
-    """Inputs of a `zeus` block.
-
-    The training traces, and the submissions of recurring jobs.
-    """
+    """Inputs of a `zeus` block: training traces, and an optional group trace."""
 
     traces: TrainingTraces
     groups: pd.DataFrame | None = None
@@ -99,7 +95,7 @@ class _ZeusInputs:
 def read_zeus_inputs(
     name: str, spec: RecurringTraining, folder: Path, once: Callable[..., Any]
 ) -> _ZeusInputs:
-    """Read the files that a stream's `zeus` block names, by `once(read, *paths)`."""
+    """Read the files of a stream's `zeus` block, cached by ``once(read, *paths)``."""
     try:
         if spec.train is not None and spec.power is not None:
             train = readable(folder / spec.train, "zeus.train")
@@ -118,9 +114,9 @@ def read_zeus_inputs(
 
 
 class RecurringJobs(JobSource):
-    """The jobs of a stream with a `zeus` block.
+    """Source of the jobs of a stream with a `zeus` block.
 
-    They scale a flat profile to their mean power.
+    The jobs' power is a flat profile scaled to each job's mean power.
     """
 
     kind = "recurring"
@@ -178,12 +174,12 @@ class RecurringJobs(JobSource):
 
     @property
     def jobs_per_day(self) -> float:
-        """Jobs a day that are given, or that the groups have."""
+        """Jobs per day of the scenario, or of the group trace."""
         return self._per_day
 
     @property
     def asked_nodes(self) -> float:
-        """Nodes that recurrences take on average at their optimizer's best."""
+        """Mean number of nodes in use at the cheapest batch sizes and power limits."""
         shares = [c.job_class.probability for c in self.classes]
         node_s = 0.0
         for share, workload in zip(shares, self._workloads, strict=True):
@@ -199,10 +195,7 @@ class RecurringJobs(JobSource):
             yield concat(list(islice(of_spans, len(spans))))
 
     def _of_spans(self) -> Iterator[JobTable]:
-        """Yield the recurrences of each span.
-
-        Each learns from those that ended before it.
-        """
+        """Yield the recurrences of each sampling block as jobs, in order of time."""
         self._n_failed = 0
         of_spans = (
             self._of_calendar()
@@ -226,15 +219,16 @@ class RecurringJobs(JobSource):
             )
 
     def match(self) -> StreamMatch:
-        """Return how many recurrences there were, and those that did not converge."""
+        """Return the stream's match with the scenario, with counts of failed runs."""
         counts = {"stopped early or not converged": self._n_failed, **self.counts}
         return replace(super().match(), counts=counts)
 
     def _node_power_w(self, gpu_w: Float64Array) -> Float64Array:
-        """Return the power of one busy node.
+        """Return the power of one busy node by mean GPU power [W].
 
-        The idle node, and its GPUs above their idle power. It is the traces' own:
-        `busy_power_factor`, which scales profiles, does not apply.
+        ``P = P_idle + n (P_gpu - P_gpu,idle)`` with the node's idle power P_idle, n
+        GPUs, and their idle power P_gpu,idle. `busy_power_factor`, which scales
+        profiles, does not apply.
         """
         node_type = self._frame.node_type
         n_gpus = self.spec.gpus_per_node or node_type.n_gpus
@@ -252,25 +246,24 @@ class RecurringJobs(JobSource):
         return power_w
 
     def _of_calendar(self) -> Iterator[pd.DataFrame]:
-        """Yield the recurrences of each span, with submissions drawn from the calendar.
+        """Yield the runs of each sampling block, with submissions from the calendar.
 
-        Each is of any of the recurring jobs with equal probability. Retries of what
-        failed come with the span in which they start. Where recurring jobs are few and
-        submissions dense, recurrences overlap, and Zeus explores slowly: that is its
-        rule.
+        Each submission is of any recurring job with equal probability. Retries of
+        failed runs are in the block in which they start. With few recurring jobs and
+        frequent submissions, recurrences overlap, and Zeus' rule explores slowly.
         """
         frame, jobs_per_day = self._frame, self.jobs_per_day
         rates = stream_rates(self._stream, frame)
-        of_job = named_rng(frame.seed, "zeus", frame.name, "recurring jobs")
+        job_rng = named_rng(frame.seed, "zeus", frame.name, "recurring jobs")
         simulation = Simulation(self._workloads, self.spec, frame.seed, frame.name)
         for span in frame.spans:
             begin_ms, end_ms = span * DRAW_MS, (span + 1) * DRAW_MS
             rng = named_rng(
                 frame.seed, "workload", frame.name, 0, frame.clock.date_ms(begin_ms)
             )
-            of_span = rates.between(begin_ms, end_ms)
-            submit_ms = draw_submissions([rng], of_span, jobs_per_day)[0]
-            group_id = of_job.integers(
+            span_rates = rates.between(begin_ms, end_ms)
+            submit_ms = draw_submissions([rng], span_rates, jobs_per_day)[0]
+            group_id = job_rng.integers(
                 self._workload_of.size, size=submit_ms.size, dtype=np.int32
             )
             submissions = pd.DataFrame(
@@ -286,9 +279,9 @@ class RecurringJobs(JobSource):
             yield _in_ms(runs, until_ms=end_ms)
 
     def _of_trace(self, groups: pd.DataFrame) -> Iterator[pd.DataFrame]:
-        """Yield the group trace's jobs in each span, simulated once and then repeated.
+        """Yield the group trace's runs in each sampling block, simulated once.
 
-        It begins at the start of the run; what lies before is a repetition as well.
+        The trace starts with the run and is repeated, also before the start.
         """
         frame, clock = self._frame, self._frame.clock
         names = list(groups.group.cat.categories)
@@ -328,5 +321,5 @@ class RecurringJobs(JobSource):
 
 
 def _period_ms(start_s: pd.Series[float]) -> int:
-    """Return a group trace's span in whole hours [ms], its repetition period."""
+    """Return a group trace's length in whole hours [ms], the repetition period."""
     return (round(float(np.ptp(start_s)) * MS_PER_S) // MS_PER_H + 1) * MS_PER_H

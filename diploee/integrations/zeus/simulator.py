@@ -35,20 +35,19 @@ from diploee.integrations.zeus.workload import (
 from diploee.scenario.recurring import PowerLimitOptimizer, ZeusSpec
 
 MAX_RECURRENCES = 20_000_000
-"""Recurrences of one simulation, some gigabytes and minutes."""
+"""Maximum recurrences of one simulation, some gigabytes and minutes."""
 
 MAX_TRIES = 20
-"""Runs of a recurrence that does not converge, as in Zeus' own simulator."""
+"""Maximum runs of a recurrence that does not converge, as in Zeus' own simulator."""
 NEVER_RAN = 100
-"""Cost that is observed of a run that may not begin, over what would have stopped it;
-as there."""
+"""Observed cost of a run that may not start, per stopping threshold, as in Zeus."""
 
 COLUMNS = {
     "workload_id": "int16",
     "group_id": "int32",  # the recurring job
-    "seed": "int64",  # of its draws
-    "recurrence": "int32",  # place in its job's history, by start, from 0
-    "attempt": "int32",  # run of the recurrence, from 0; a failure has another
+    "seed": "int64",  # seed of the simulation
+    "recurrence": "int32",  # index in the job's history, by start, from 0
+    "attempt": "int32",  # run of the recurrence, from 0; failures are run again
     "start_s": "float64",
     "runtime_ratio": "float64",  # run time over that of the traces
     "batch_size": "int32",
@@ -56,7 +55,7 @@ COLUMNS = {
     "time_s": "float64",
     "energy_j": "float64",  # energies, costs and powers are of one GPU
     "cost_j": "float64",
-    # Its cost, less the expected cost of the oracle's pair in the first run of a
+    # Cost, minus the expected cost of the oracle's pair in the first run of a
     # recurrence
     "regret_j": "float64",
     "average_power_w": "float64",  # energy over time
@@ -65,13 +64,15 @@ COLUMNS = {
     "profiled": "bool",  # its first epoch profiled all power limits
     "overlapping": "bool",  # an earlier run of the job had not ended at its start
 }
-"""Of a frame of runs: times, energies and costs are scaled by the runtime ratio."""
+"""Columns of a frame of runs and their types.
+
+Times, energies and costs are scaled by the runtime ratio."""
 
 
 def check_limit(spec: ZeusSpec, workload: TrainingWorkload) -> None:
-    """Raise `WorkloadError` unless a fixed limit was measured for all batch sizes.
+    """Raise `WorkloadError` unless a fixed limit was measured for all used batch sizes.
 
-    With the default batch size optimizer only that batch size is in use.
+    The default batch size optimizer uses the default batch size only.
     """
     if isinstance(spec.limit, float):
         is_default = spec.batch_size_optimizer.kind == "default"
@@ -84,7 +85,7 @@ def check_limit(spec: ZeusSpec, workload: TrainingWorkload) -> None:
 
 @dataclass(frozen=True)
 class Epoch:
-    """Cost of one epoch: time [s], energy [J] and cost [J]."""
+    """Time [s], energy [J] and cost [J] of one epoch."""
 
     time_s: float
     energy_j: float
@@ -93,10 +94,10 @@ class Epoch:
 
 @dataclass(frozen=True)
 class _TrainingRun(Epoch):
-    """Cost of all epochs of a run, and its end."""
+    """Time, energy and cost of all epochs of a run, and its outcome."""
 
-    converged: bool  # it reached its target
-    stopped: bool  # it was stopped early, at the threshold
+    converged: bool  # True if the run reached its target
+    stopped: bool  # True if the run was stopped early, at the threshold
 
 
 def run_once(
@@ -106,7 +107,10 @@ def run_once(
     profile: Epoch | None = None,
     max_epochs: float = 100,
 ) -> _TrainingRun:
-    """Run one training path, in whole epochs as Zeus' own simulator does."""
+    """Simulate one run of `n_epochs`, stopped early at a cost [J] in whole epochs.
+
+    The first epoch has the values of `profile`, if there is one.
+    """
     allowed = (
         min(stop_at_j // epoch.cost_j, max_epochs) if stop_at_j < inf else max_epochs
     )
@@ -124,15 +128,15 @@ def run_once(
 
 
 class EpochTable:
-    """Epochs of a workload for quick look-ups, by row of the batch size.
+    """Lookup table of a workload's epochs by batch size index.
 
-    `pairs` has the `Epoch` of each measured power limit [W], `profiles` the mean over
-    these, which an epoch takes that is cut into equal parts, one a limit.
+    `pairs` has the `Epoch` of each measured power limit [W]; `profiles` has the mean
+    over limits, the cost of an epoch with an equal part at each limit.
     """
 
     def __init__(self, workload: TrainingWorkload, eta: float) -> None:
         time_s = workload.time_per_epoch_s
-        figures = np.stack(
+        values_by_pair = np.stack(
             [
                 time_s,
                 time_s * workload.average_power_w,
@@ -147,16 +151,16 @@ class EpochTable:
                 for limit_w, values in zip(limits_w, row.tolist(), strict=True)
                 if values[0] == values[0]  # NaN: not measured
             }
-            for row in figures
+            for row in values_by_pair
         ]
         self.profiles = [
-            Epoch(*means) for means in np.nanmean(figures, axis=1).tolist()
+            Epoch(*means) for means in np.nanmean(values_by_pair, axis=1).tolist()
         ]
 
 
 @dataclass(frozen=True)
 class _Run(_TrainingRun):
-    """A started run, with a result that only the simulator knows."""
+    """A started run with its result, hidden from the optimizers until its end."""
 
     recurrence: int
     attempt: int
@@ -173,13 +177,13 @@ class _Run(_TrainingRun):
 
 
 OF_RUN = COLUMNS.keys() & _Run.__dataclass_fields__.keys()
-"""Columns that a run has by the same names."""
+"""Columns of a frame of runs that are fields of `_Run`."""
 
 
 class _RecurringJob:
-    """One recurring job: its optimizers, their knowledge, and unfinished runs.
+    """One recurring job: its optimizers, its history, and its unfinished runs.
 
-    ASSUMPTION: a profile of power limits is known at once, not after a part of the
+    ASSUMPTION: a profile of power limits is known at the start, not after a part of the
     first epoch [J].
     """
 
@@ -210,9 +214,9 @@ class _RecurringJob:
         self._clock_s = 0.0
 
     def advance(self, given: Float64Array, until_s: float) -> list[_Run]:
-        """Run recurrences, and retries that start before a moment, by start.
+        """Run recurrences, and retries that start before `until_s`, and return runs.
 
-        A row is start, end and ratio of a recurrence.
+        A row of `given` has start [s], end [s] and runtime ratio of a recurrence.
         """
         self._started = []
         paths = self._paths.random(len(given)).tolist()
@@ -226,7 +230,7 @@ class _RecurringJob:
         return self._started
 
     def _settle(self, until_s: float) -> None:
-        """Learn from what has ended until then, and run again what has failed."""
+        """Observe runs that ended by `until_s`, and retry failed runs."""
         while self._running and self._running[0][0] <= until_s:
             self._clock_s, _, ended = heappop(self._running)
             cost_j = ended.cost_before_j + ended.cost_j
@@ -254,16 +258,16 @@ class _RecurringJob:
         path: float | None = None,
         after: _Run | None = None,
     ) -> None:
-        """Start a run, or try one that may not run an epoch again at once."""
+        """Start a run; a run that may not run an epoch is retried at once."""
         overlaps = bool(self._running)
         for n_tries in range(after.n_tries + 1 if after else 1, MAX_TRIES + 1):
-            at = self._retries.random() if path is None else path
+            draw = self._retries.random() if path is None else path
             path = None
             batch_size = self._best_known if overlaps and self._best_known else None
             if batch_size is None:
                 batch_size = self._batch_sizes.predict()
             row = self._workload.batch_index(batch_size)
-            # Nothing has ended: all run what the first one runs
+            # Until a run has ended, all runs use the batch size of the first
             if self._best_known is None:
                 self._best_known = batch_size
             limit_w, profiled = self._power_limit(row, batch_size)
@@ -273,7 +277,7 @@ class _RecurringJob:
             stop_at_j = self._beta * self._lowest_cost_j
             result = run_once(
                 epoch,
-                paths[int(at * len(paths))],
+                paths[int(draw * len(paths))],
                 stop_at_j,
                 self._epochs.profiles[row] if profiled else None,
                 self._workload.spec.max_epochs,
@@ -303,7 +307,7 @@ class _RecurringJob:
             return
 
     def _power_limit(self, row: int, batch_size: int) -> tuple[float, bool]:
-        """Return the limit [W], and whether all were profiled for it."""
+        """Return the power limit [W], and True if all limits were profiled."""
         limit_w = self._power_limits.predict(batch_size)
         if limit_w is not None:
             return limit_w, False
@@ -318,13 +322,13 @@ class _RecurringJob:
 
 
 class Simulation:
-    """Recurring jobs with own optimizers and history, in batches of submissions.
+    """Simulation of recurring jobs, each with its own optimizers, batch by batch.
 
-    Each recurring job draws from streams of its own, so that adding one changes no
-    other, and the n-th recurrence of a job draws the same number for its training path
-    whatever the optimizers do. What is kept is what the optimizers have learnt, and the
-    recurrences that run. `name` is part of the streams' names, and so are the recurring
-    jobs' names by `group_id`, by default the numbers.
+    Each recurring job has its own random streams, so jobs do not affect each other, and
+    the n-th recurrence of a job draws the same number for its training path for any
+    optimizer. The optimizers' histories and the unfinished runs are kept between
+    batches. `name` and the recurring jobs' names by `group_id` (by default the numbers)
+    are part of the streams' names.
     """
 
     def __init__(
@@ -347,16 +351,15 @@ class Simulation:
         self._jobs: dict[int, _RecurringJob] = {}
 
     def advance(self, submissions: pd.DataFrame, until_s: float = inf) -> pd.DataFrame:
-        """Run the next recurrences, in any order.
+        """Run the next recurrences, and return one row per run, by job and start.
 
-        One row per run, by recurring job and start. A row of `submissions` has
-        `group_id`, the recurring job; `workload_id`, the same in all its rows;
-        `start_s`, NaN to start when all earlier ones have ended; `end_s`, after which
-        the next one may learn from it, NaN for start plus simulated run time; and
-        `runtime_ratio`.
+        A row of `submissions`, in any order, has `group_id`, the recurring job;
+        `workload_id`, the same in all rows of the job; `start_s`, NaN to start after
+        the end of all earlier runs; `end_s`, the time from which the result is known,
+        NaN for start plus simulated run time; and `runtime_ratio`.
 
-        None starts before the `until_s` of an earlier call. Runs that try again what
-        failed are returned if they start before `until_s`; later ones by a later call.
+        No submission may start before the `until_s` of an earlier call. Retries of
+        failed runs are returned if they start before `until_s`, others by a later call.
         """
         in_order = submissions.sort_values(["group_id", "start_s"])
         groups, first = np.unique(in_order.group_id, return_index=True)
@@ -365,7 +368,7 @@ class Simulation:
         ):
             if group not in self._jobs:
                 self._jobs[int(group)] = self._new_job(int(group), int(workload))
-        # By the job: a frame for each would take most of the time of a year
+        # Arrays per job, as a frame per job would take most of the time
         values = in_order[["start_s", "end_s", "runtime_ratio"]].to_numpy()
         given = dict(zip(groups.tolist(), np.split(values, first[1:]), strict=False))
         return self._table(
@@ -388,22 +391,24 @@ class Simulation:
         )
 
     def _table(self, rows: Sequence[tuple[int, int, _Run]]) -> pd.DataFrame:
-        """Return all rows, with time, energy and cost scaled by the runtime ratio."""
-        given: dict[str, list[Any]] = {
+        """Return a frame of runs, with values scaled by the runtime ratio."""
+        columns: dict[str, list[Any]] = {
             "workload_id": [row[0] for row in rows],
             "group_id": [row[1] for row in rows],
             "seed": [self._seed] * len(rows),
             **{name: [getattr(run, name) for _, _, run in rows] for name in OF_RUN},
         }
-        of = {name: np.array(values, COLUMNS[name]) for name, values in given.items()}
-        ratio, oracle_j = of["runtime_ratio"], self._oracle_j[of["workload_id"]]
-        of["average_power_w"] = of["energy_j"] / of["time_s"]
-        of["regret_j"] = (
-            of["cost_j"] - np.where(of["attempt"] == 0, oracle_j, 0.0)
+        runs = {
+            name: np.array(values, COLUMNS[name]) for name, values in columns.items()
+        }
+        ratio, oracle_j = runs["runtime_ratio"], self._oracle_j[runs["workload_id"]]
+        runs["average_power_w"] = runs["energy_j"] / runs["time_s"]
+        runs["regret_j"] = (
+            runs["cost_j"] - np.where(runs["attempt"] == 0, oracle_j, 0.0)
         ) * ratio
         for name in ("time_s", "energy_j", "cost_j"):
-            of[name] = of[name] * ratio
-        return pd.DataFrame({name: of[name] for name in COLUMNS})
+            runs[name] = runs[name] * ratio
+        return pd.DataFrame({name: runs[name] for name in COLUMNS})
 
 
 @stage("simulate")
@@ -418,26 +423,26 @@ def simulate_sequence(
     Parameters
     ----------
     workloads : sequence of TrainingWorkload
-        What recurs.
+        Workloads of the recurring jobs.
     spec : ZeusSpec
-        Optimizers and knobs.
+        Optimizers and their settings.
     n_recurrences : int
-        Recurrences of each, one or more.
+        Recurrences of each job, one or more.
     seeds : sequence of int
-        Each gives another history.
+        Random seeds, one history for each.
 
     Returns
     -------
     pandas.DataFrame
         A row for each run, ordered by seed, workload and recurrence: `workload` and
         `group` by name, seed, recurrence and attempt, start, run time, energy, cost and
-        regret, batch size and power limit, and how it ended.
+        regret, batch size and power limit, and outcome.
 
     Raises
     ------
     WorkloadError
-        If there is nothing to simulate, or an optimizer chooses what is not in the
-        data.
+        If there is nothing to simulate, or an optimizer chooses a pair that is not in
+        the data.
     """
     _check_size(len(workloads) * max(n_recurrences, 0), seeds)
     which = np.repeat(np.arange(len(workloads)), n_recurrences)
@@ -455,18 +460,18 @@ def simulate_groups(
 ) -> pd.DataFrame:
     """Simulate the recurring jobs of a group trace, with their overlapping recurrences.
 
-    The trace's own ends decide what overlaps; run times are those of the simulation,
+    Recurrences overlap by the ends in the trace; run times are those of the simulation,
     scaled by the runtime ratio.
 
     Parameters
     ----------
     workloads : sequence of TrainingWorkload
-        What to simulate; recurrences of other datasets are left out.
+        Workloads to simulate; recurrences of other datasets are dropped.
     groups : pandas.DataFrame
         Starts, ends and runtime ratios, as `read_groups` returns them.
     spec, seeds
-        As for `simulate_sequence`, which says what is returned and refused; so is a
-        trace of which no group trains one of the workloads.
+        See `simulate_sequence`, also for the result and the errors. A trace without a
+        group of one of the workloads raises `WorkloadError`, too.
     """
     submissions, _ = submissions_of(groups, workloads)
     _check_size(len(submissions), seeds)

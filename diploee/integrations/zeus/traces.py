@@ -36,13 +36,14 @@ from diploee.integrations.zeus.workload import (
 )
 
 NAMES = ("dataset", "network", "optimizer")
-"""Columns of names by which rows belong together, besides the batch size; in lower
-case, as the traces disagree on the case of optimizers."""
+"""Columns that join the traces, with the batch size.
+
+Names are compared in lower case, as the traces differ in the case of optimizers."""
 KEY = [*NAMES, "batch_size"]
 _FIGURES = ["time_per_epoch", "average_power"]
 _BATCH_SIZE = Number(2**31 - 1, at_least=1, whole=True, may_miss=False)
 _TIME = Number(1e12, may_miss=False)
-# Columns of each trace: what their numbers may be, None for names.
+# Columns of each trace with the allowed numbers, None for names.
 TRAIN_COLUMNS: Mapping[str, Number | None] = {
     **dict.fromkeys(NAMES),
     "batch_size": _BATCH_SIZE,
@@ -66,9 +67,9 @@ GROUP_COLUMNS: Mapping[str, Number | None] = {
 
 
 def read_train_trace(path: Path | str) -> pd.DataFrame:
-    """Read ``summary_train.csv``: a row for each run and target.
+    """Read ``summary_train.csv``: epochs of each run to each target metric.
 
-    Infinite epochs if not reached.
+    Epochs are infinite for targets that were not reached.
     """
     table, rows = _read(path, TRAIN_COLUMNS, "a train trace")
     _refuse_twice(
@@ -78,7 +79,7 @@ def read_train_trace(path: Path | str) -> pd.DataFrame:
 
 
 def read_power_trace(path: Path | str) -> tuple[str, pd.DataFrame]:
-    """Read ``summary_power_<gpu>.csv``; return the GPU that its name tells, too."""
+    """Read ``summary_power_<gpu>.csv``, and return the GPU and the rows."""
     table, rows = _read(path, POWER_COLUMNS, "a power trace")
     _refuse_twice(table, rows[[*KEY, "power_limit"]], "batch size and power limit")
     return Path(path).stem.lower().removeprefix("summary_power_"), rows
@@ -87,7 +88,7 @@ def read_power_trace(path: Path | str) -> tuple[str, pd.DataFrame]:
 def _read(
     path: Path | str, columns: Mapping[str, Number | None], what: str
 ) -> tuple[ReadTable, pd.DataFrame]:
-    """Return a trace as read, which knows its lines, and its columns."""
+    """Read a trace as a text table, for errors with lines, and as a frame."""
     table = read_sheet(Path(path), what).read(tuple(columns), what)
     if not len(table):
         raise LogFormatError(
@@ -121,18 +122,18 @@ def _refuse_twice(table: ReadTable, rows: pd.DataFrame, what: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class TrainingTraces(Brief):
-    """The rows of a train trace and a GPU's power trace that have a partner."""
+    """Joined rows of a train trace and a GPU's power trace."""
 
     gpu: str  # GPU model of the power trace
-    train: pd.DataFrame  # training runs whose batch size was measured
-    power: pd.DataFrame  # time and power of the batch sizes that were trained
-    max_power_w: float  # highest power limit of the GPU, of all rows of its trace [W]
+    train: pd.DataFrame  # training runs with batch sizes in the power trace
+    power: pd.DataFrame  # time and power of batch sizes in the train trace
+    max_power_w: float  # highest power limit of the GPU in its trace [W]
 
     def specs(self) -> dict[str, WorkloadSpec]:
-        """Return those of the known workloads that the traces hold, by name.
+        """Return the known workloads in the traces by name.
 
-        A default batch size beyond the largest that was measured on this GPU is clipped
-        to it, as the GPU's memory holds no more.
+        The default batch size is at most the largest measured one, the limit of the
+        GPU's memory.
         """
         result = {}
         for name, spec in KNOWN_WORKLOADS.items():
@@ -145,10 +146,10 @@ class TrainingTraces(Brief):
     def workload(self, spec: WorkloadSpec) -> TrainingWorkload:
         """Return the measured data of a workload; see `KNOWN_WORKLOADS`.
 
-        A batch size without a path to the target metric is left out; a path that never
-        reaches the target is kept, as one of infinite length. `WorkloadError` if a
-        name, the target, or the default batch size at its highest power limit is not in
-        the data, or no path reaches the target; the text says what is.
+        Batch sizes without a path to the target metric are dropped; a path that never
+        reaches the target has infinite length. `WorkloadError` with the available
+        values if a name, the target, or the default batch size at its highest power
+        limit is not in the data, or if no path reaches the target.
         """
         runs = self._rows_of(spec)
         at_target = np.isclose(
@@ -180,72 +181,69 @@ class TrainingTraces(Brief):
         )
 
     def _rows_of(self, spec: WorkloadSpec) -> pd.DataFrame:
-        """Return the training runs of a workload.
-
-        Its names are looked up one by one.
-        """
+        """Return the training runs of a workload, or fail at its first unknown name."""
         rows = self.train
         for name in NAMES:
-            wanted, known = getattr(spec, name).lower(), sorted(rows[name].unique())
-            if wanted not in known:
+            value, values = getattr(spec, name).lower(), sorted(rows[name].unique())
+            if value not in values:
                 raise WorkloadError(
-                    f"{spec.name}: unknown {name} '{wanted}', expected one that both "
-                    f"traces hold: {one_of(known)}{did_you_mean(wanted, known)}"
+                    f"{spec.name}: unknown {name} '{value}', expected one that both "
+                    f"traces hold: {one_of(values)}{did_you_mean(value, values)}"
                 )
-            rows = rows[rows[name] == wanted]
+            rows = rows[rows[name] == value]
         return rows
 
 
 def read_traces(
     train_csv: Path | str | None = None, power_csv: Path | str | None = None
 ) -> TrainingTraces:
-    """Read and join a train and a power trace; rows without a partner are left out.
+    """Read and join a train and a power trace; rows in only one trace are dropped.
 
     Parameters
     ----------
     train_csv, power_csv : pathlib.Path or str, optional
-        ``summary_train.csv`` and ``summary_power_<gpu>.csv``; by default the SYNTHETIC
-        traces that ship, which no one measured.
+        ``summary_train.csv`` and ``summary_power_<gpu>.csv``; by default the shipped
+        SYNTHETIC traces, which are not measured.
 
     Raises
     ------
     LogFormatError, WorkloadError
-        If one can't be read, or they have nothing in common.
+        If a trace can't be read, or the traces have nothing in common.
     """
     shipped = shipped_folder("profiles") / "zeus"
     train = read_train_trace(train_csv or shipped / "summary_train.csv")
     gpu, power = read_power_trace(power_csv or shipped / "summary_power_synthetic.csv")
     trained, measured = (pd.MultiIndex.from_frame(rows[KEY]) for rows in (train, power))
-    kept, kept_power = trained.isin(measured), measured.isin(trained)
-    if not kept.any():
+    train_mask, power_mask = trained.isin(measured), measured.isin(trained)
+    if not train_mask.any():
         raise WorkloadError(
             f"the train trace and the power trace of '{gpu}' have no dataset, network, "
             "optimizer and batch size in common; give two traces that belong together"
         )
     highest_w = float(power.power_limit.max())
-    return TrainingTraces(gpu, train[kept], power[kept_power], highest_w)
+    return TrainingTraces(gpu, train[train_mask], power[power_mask], highest_w)
 
 
 def chosen_workloads(
     traces: TrainingTraces, names: Sequence[str] = (), max_epochs: int | None = None
 ) -> list[TrainingWorkload]:
-    """Return workloads by the names of their datasets.
+    """Return workloads of the traces by dataset name.
 
     Parameters
     ----------
     traces : TrainingTraces
-        Where they are taken from.
+        Joined traces.
     names : sequence of str
-        Known datasets; by default all that the traces hold. `TrainingTraces.workload`
-        takes a `WorkloadSpec` of any.
+        Known datasets; by default all known datasets in the traces. For other datasets
+        use `TrainingTraces.workload` with a `WorkloadSpec`.
     max_epochs : int, optional
-        Instead of the known highest number of epochs.
+        Maximum number of epochs; by default the known one.
 
     Raises
     ------
     WorkloadError
-        If a dataset is not in the traces or not known, or as `TrainingTraces.workload`
-        says.
+        If a dataset is unknown or not in the traces, and as in
+        `TrainingTraces.workload`.
     """
     specs = traces.specs()
     wanted = [name.lower() for name in names] or list(specs)
@@ -267,7 +265,7 @@ def read_groups(path: Path | str) -> pd.DataFrame:
     Parameters
     ----------
     path : pathlib.Path or str
-        The file; times in seconds, rows in any order.
+        Path of the file, with times in seconds and rows in any order.
 
     Returns
     -------
@@ -278,8 +276,8 @@ def read_groups(path: Path | str) -> pd.DataFrame:
     Raises
     ------
     LogFormatError
-        With the line: not such a table, no rows, a bad value, an end before its start,
-        or a group of two datasets.
+        With the line, for a file that is no group trace, has no rows, an invalid value,
+        an end before its start, or a group of two datasets.
     """
     table, rows = _read(path, GROUP_COLUMNS, "a group trace")
     for row in np.flatnonzero(rows.end_time < rows.start_time)[:1].tolist():
@@ -288,15 +286,15 @@ def read_groups(path: Path | str) -> pd.DataFrame:
             f"'end_time' is {rows.end_time[row]:.15g}, expected 'start_time' or later, "
             f"{rows.start_time[row]:.15g} s; correct or remove the row",
         )
-    of_group = rows.groupby("group").dataset.transform("first")
-    for row in np.flatnonzero(rows.dataset != of_group)[:1].tolist():
+    first = rows.groupby("group").dataset.transform("first")
+    for row in np.flatnonzero(rows.dataset != first)[:1].tolist():
         group = rows.group[row]
-        before = table.where(int(np.argmax(rows.group == group))).rpartition(":")[2]
+        line = table.where(int(np.argmax(rows.group == group))).rpartition(":")[2]
         table.fail(
             row,
             (
-                f"group '{group}' trains '{rows.dataset[row]}', but '{of_group[row]}' "
-                f"in line {before}, expected one dataset a group; correct the row"
+                f"group '{group}' trains '{rows.dataset[row]}', but '{first[row]}' "
+                f"in line {line}, expected one dataset a group; correct the row"
             ),
         )
     return rows.astype({"group": "category"})
@@ -305,7 +303,7 @@ def read_groups(path: Path | str) -> pd.DataFrame:
 def submissions_of(
     groups: pd.DataFrame, workloads: Sequence[TrainingWorkload]
 ) -> tuple[pd.DataFrame, int]:
-    """Return the recurrences of the workloads' datasets, and the rest's number."""
+    """Return the recurrences of the workloads, and the number of other recurrences."""
     number = {workload.spec.dataset.lower(): k for k, workload in enumerate(workloads)}
     kept = groups[groups.dataset.isin(list(number))]
     if kept.empty:

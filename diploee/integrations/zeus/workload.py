@@ -20,20 +20,20 @@ from diploee.base.tables import BoolArray, Float64Array, Int64Array
 
 @dataclass(frozen=True)
 class WorkloadSpec(Brief):
-    """The part of the traces that is a workload, and its defaults."""
+    """Names and defaults that select a workload in the traces."""
 
-    # As the traces name them; compared without regard to case
+    # Names in the traces, compared in any case
     dataset: str
     network: str
     optimizer: str
-    default_batch_size: int  # b0, that its users would run
-    # Validation metric at which training ends, one of the train trace's
+    default_batch_size: int  # b0, the users' batch size
+    # Validation metric at which training ends, a value in the train trace
     target_metric: float
-    max_epochs: int = 100  # after which a run ends that has not got there
+    max_epochs: int = 100  # maximum epochs of a run
 
     @property
     def name(self) -> str:
-        """Its dataset, which is what tables and options call it."""
+        """Name of the workload in tables and options: its dataset."""
         return self.dataset
 
 
@@ -46,7 +46,7 @@ KNOWN_WORKLOADS: Mapping[str, WorkloadSpec] = {
         WorkloadSpec("movielens-1m", "ncf", "adam", 1024, 0.41),
         WorkloadSpec("sentiment140", "bert_base_uncased", "adamw", 128, 0.84, 10),
         WorkloadSpec("squad", "bert_base_uncased", "adamw", 32, 84.0, 6),
-        # Those of the SYNTHETIC traces that ship
+        # Workloads of the shipped SYNTHETIC traces
         WorkloadSpec("synthetic-vision", "synthetic-cnn", "sgd", 1024, 0.60),
         WorkloadSpec("synthetic-language", "synthetic-transformer", "adamw", 32, 0.60),
         WorkloadSpec("synthetic-recommendation", "synthetic-mlp", "adam", 512, 0.60),
@@ -61,23 +61,23 @@ and with the highest numbers of epochs of the examples of Zeus' own simulator.
 
 @dataclass(frozen=True, eq=False)
 class TrainingWorkload(Brief):
-    """Joined traces of one workload on one GPU model, B batch sizes by L power limits.
+    """Measured data of one workload on one GPU model: B batch sizes, L power limits.
 
     `WorkloadError` if the default pair is not in the data, or no path reaches the
     target.
     """
 
-    spec: WorkloadSpec  # what was asked for
-    gpu: str  # model that time and power were measured on
-    max_power_w: float  # highest power limit of that GPU [W], MaxPower of the cost
+    spec: WorkloadSpec  # requested workload
+    gpu: str  # GPU model of the measurements
+    max_power_w: float  # highest power limit of the GPU [W], MaxPower of the cost
     # (B,), ascending; each has a training path and a measured limit
     batch_sizes: Int64Array
     # (L,), ascending [W]; each was measured for some batch size
     power_limits_w: Float64Array
-    time_per_epoch_s: Float64Array  # (B, L), NaN where the pair was not measured
-    average_power_w: Float64Array  # (B, L), of the GPU; NaN likewise
-    # Of each batch size, epochs that each recorded path took to the target; infinite
-    # where it never got there
+    time_per_epoch_s: Float64Array  # (B, L), NaN for pairs without measurement
+    average_power_w: Float64Array  # (B, L), of the GPU [W]; NaN as above
+    # Epochs of each recorded path to the target, by batch size; infinite for paths
+    # that never reach the target
     target_epochs: tuple[Float64Array, ...]
 
     def __post_init__(self) -> None:
@@ -97,7 +97,7 @@ class TrainingWorkload(Brief):
 
     @property
     def name(self) -> str:
-        """The workload's name, its dataset."""
+        """Name of the workload: its dataset."""
         return self.spec.name
 
     @property
@@ -106,10 +106,7 @@ class TrainingWorkload(Brief):
         return self.batch_index(self.spec.default_batch_size)
 
     def batch_index(self, batch_size: int) -> int:
-        """Return the index of a batch size.
-
-        `WorkloadError` if it is not in the data.
-        """
+        """Return the index of a batch size; `WorkloadError` if not measured."""
         row = int(np.searchsorted(self.batch_sizes, batch_size))
         if row == self.batch_sizes.size or self.batch_sizes[row] != batch_size:
             raise WorkloadError(
@@ -136,36 +133,33 @@ class TrainingWorkload(Brief):
 
     @cached_property
     def mean_epochs(self) -> Float64Array:
-        """Mean epochs of the paths that reach the target, shape (B,).
-
-        NaN where none does.
-        """
+        """Mean epochs of paths that reach the target, NaN without any, shape (B,)."""
         reached = [epochs[np.isfinite(epochs)] for epochs in self.target_epochs]
         return np.array(
             [epochs.mean() if epochs.size else np.nan for epochs in reached]
         )
 
     def mean_time_s(self, row: int, column: int) -> float:
-        """Return the mean time to the target of a pair [s]."""
+        """Return the mean training time to the target [s] of a pair, by its indices."""
         return float(self.mean_epochs[row] * self.time_per_epoch_s[row, column])
 
     @cached_property
     def always_converges(self) -> BoolArray:
-        """Batch sizes of which every recorded path reaches the target, shape (B,)."""
+        """Mask of batch sizes whose recorded paths all reach the target, shape (B,)."""
         return np.array(
             [bool(np.isfinite(epochs).all()) for epochs in self.target_epochs]
         )
 
 
 def listed(values: Int64Array | Float64Array) -> str:
-    """Return allowed numbers as text for an error message, ``8, 16, 32``."""
+    """Return numbers as text for an error message, such as ``8, 16, 32``."""
     return ", ".join(
         f"{value:g}" if value % 1 else f"{value:.0f}" for value in values.tolist()
     )
 
 
 def check_eta(eta: float) -> None:
-    """Raise `WorkloadError` unless the weight of energy is a number from 0 to 1."""
+    """Raise `WorkloadError` unless the energy weight eta is from 0 to 1."""
     if not 0 <= eta <= 1:
         raise WorkloadError(
             f"eta is {shown(eta)}, expected a number from 0 (time alone) to 1 (energy "
@@ -176,7 +170,8 @@ def check_eta(eta: float) -> None:
 def cost_per_epoch_j(workload: TrainingWorkload, eta: float) -> Float64Array:
     """Return the cost of one epoch [J] of every pair, shape (B, L).
 
-    NaN where not measured.
+    ``C = T (eta P + (1 - eta) MaxPower)`` with time per epoch T [s], average power P
+    [W] and energy weight eta (Zeus paper, Eq. 2); NaN for pairs without measurement.
     """
     power_w = eta * workload.average_power_w + (1 - eta) * workload.max_power_w
     cost_j: Float64Array = workload.time_per_epoch_s * power_w
@@ -186,8 +181,8 @@ def cost_per_epoch_j(workload: TrainingWorkload, eta: float) -> Float64Array:
 def expected_cost_j(workload: TrainingWorkload, eta: float) -> Float64Array:
     """Return the mean cost to the target of every pair [J], shape (B, L).
 
-    It is the mean over the recorded paths that reach the target; NaN where none does or
-    the pair was not measured.
+    The mean is over recorded paths that reach the target; NaN for pairs without such a
+    path or without measurement.
     """
     check_eta(eta)
     cost_j: Float64Array = workload.mean_epochs[:, None] * cost_per_epoch_j(
@@ -198,7 +193,7 @@ def expected_cost_j(workload: TrainingWorkload, eta: float) -> Float64Array:
 
 @dataclass(frozen=True)
 class _Pair:
-    """A batch size and a power limit of a workload, and their expected cost."""
+    """A batch size and a power limit of a workload, with the expected cost [J]."""
 
     row: int  # index of the batch size
     column: int  # index of the power limit
@@ -208,16 +203,15 @@ class _Pair:
 
 
 def default_pair(workload: TrainingWorkload, eta: float) -> _Pair:
-    """Return the default batch size at the highest power limit."""
+    """Return the pair of default batch size and highest power limit."""
     return _pair(workload, expected_cost_j(workload, eta), workload.default_row, -1)
 
 
 def oracle_pair(workload: TrainingWorkload, eta: float) -> _Pair:
-    """Return the pair of the lowest expected cost.
+    """Return the pair of the lowest expected cost, known from the traces.
 
-    What a user who knew the traces would run. A batch size of which some path never
-    reaches the target is only considered if there is no other: its mean over the paths
-    that do says nothing of what the failures cost.
+    Batch sizes with paths that never reach the target are considered only if there are
+    no others, as the mean over successful paths excludes the cost of failures.
     """
     cost_j = expected_cost_j(workload, eta)
     if workload.always_converges.any():
@@ -227,15 +221,15 @@ def oracle_pair(workload: TrainingWorkload, eta: float) -> _Pair:
 
 @dataclass(frozen=True)
 class Saving(Brief):
-    """The cheapest pair under some freedom."""
+    """The cheapest pair among allowed ones, with the saved fraction of the cost."""
 
     pair: _Pair  # batch size and power limit
-    fraction: float  # saved over the default pair, 0-1
+    fraction: float  # saved fraction of the default pair's cost, 0-1
 
 
 @dataclass(frozen=True)
 class Savings(Brief):
-    """Best savings over the default pair."""
+    """Best savings over the default pair, by knob."""
 
     power_limit_only: Saving  # at the default batch size
     batch_size_only: Saving  # at the highest power limit
@@ -243,14 +237,14 @@ class Savings(Brief):
 
 
 def best_savings(workload: TrainingWorkload, eta: float = 1.0) -> Savings:
-    """Return the best savings that each knob alone and both together can give.
+    """Return the best savings by batch size, by power limit, and by both together.
 
     Parameters
     ----------
     workload : TrainingWorkload
-        Traces.
+        Measured data of a workload.
     eta : float
-        Weight of the energy in the cost, 0-1; 1 (the default) asks for energy alone.
+        Weight of the energy in the cost, 0-1; 1 (the default) means energy only.
 
     Raises
     ------

@@ -53,7 +53,7 @@ Seconds = Annotated[float, Field(ge=0, le=1e10)]
 
 
 class _Served:
-    """A model and what the optimizer knows of it."""
+    """Optimizer state of one served model: batch size, log2 of it, and price."""
 
     def __init__(self, setting: ModelSetting) -> None:
         self.setting, self.feasible, self.size = (
@@ -61,7 +61,7 @@ class _Served:
             setting.feasible,
             setting.batch_size,
         )
-        # Not only of whole batch sizes
+        # log2 of the batch size, not rounded to feasible sizes
         self.x = self.before = float(np.log2(self.size))
         self.late = 0.0  # price of the deadline
         self.changed_s = -np.inf
@@ -69,7 +69,7 @@ class _Served:
 
 
 class FeedbackSpec(BatchControllerSpec):
-    """A primal-dual optimizer of throughput under the signal and the deadlines."""
+    """Primal-dual optimizer of throughput under a power cap and latency deadlines."""
 
     kind: Literal["feedback"] = default("feedback", "Online feedback optimization.")
     throughput_weight: Weight = default(1.0, "w, weight of throughput.")
@@ -100,12 +100,12 @@ class FeedbackSpec(BatchControllerSpec):
 
     @property
     def x(self) -> dict[str, float]:
-        """log2 of the batch sizes by model, not only of whole ones."""
-        return {name: of.x for name, of in self._served.items()}
+        """log2 of the unrounded batch sizes by model name."""
+        return {name: served.x for name, served in self._served.items()}
 
     def decide(self, view: ControlView) -> Mapping[str, int]:
-        """Take a step and return the feasible batch sizes next to it."""
-        seen, per_w = view.models, 0.0
+        """Take an optimization step, and return the nearest feasible batch sizes."""
+        observed, per_w = view.models, 0.0
         for constraint in view.constraints:
             price = (
                 self._price.get(constraint.name, 0.0)
@@ -116,11 +116,12 @@ class FeedbackSpec(BatchControllerSpec):
                 max(price + self.damping * constraint.excess, 0.0) * constraint.per_w
             )
         most_tps = sum(
-            seen[name].n_replicas * of.most_tps for name, of in self._served.items()
+            observed[name].n_replicas * served.most_tps
+            for name, served in self._served.items()
         )
         chosen = {}
-        for name, of in self._served.items():
-            n, x, fits = seen[name].n_replicas, of.x, of.setting.fits
+        for name, served in self._served.items():
+            n, x, fits = observed[name].n_replicas, served.x, served.setting.fits
             if n:
                 descent = n * per_w * float(fits.power.deriv_wrt_x(x))
                 descent -= (
@@ -129,45 +130,46 @@ class FeedbackSpec(BatchControllerSpec):
                     * float(fits.throughput.deriv_wrt_x(x))
                     / most_tps
                 )
-                descent += self._latency_term(of, seen[name].itl_s)
-                descent += self.switching_weight * (x - of.before)
-                low, high = np.log2(of.feasible[0]), np.log2(of.feasible[-1])
-                of.before, of.x = (
+                descent += self._latency_term(served, observed[name].itl_s)
+                descent += self.switching_weight * (x - served.before)
+                low, high = np.log2(served.feasible[0]), np.log2(served.feasible[-1])
+                served.before, served.x = (
                     x,
                     float(np.clip(x - self.primal_step * descent, low, high)),
                 )
-            chosen[name] = self._next_size(of, view.time_s)
+            chosen[name] = self._next_size(served, view.time_s)
         return chosen
 
-    def _next_size(self, of: _Served, time_s: float) -> int:
-        """Return the feasible size next to 2^x, or the present one if it waits."""
-        result = of.feasible[int(np.abs(np.log2(of.feasible) - of.x).argmin())]
-        if result > of.size and time_s - of.changed_s < self.raise_after_s:
-            # Went x on, it would pass over sizes once it may.
-            above = of.feasible[of.feasible.index(of.size) + 1]
-            of.x = float(np.log2(of.size) + np.log2(above)) / 2
-        elif result != of.size:
-            of.size, of.changed_s = result, time_s
-        return of.size
+    def _next_size(self, served: _Served, time_s: float) -> int:
+        """Return the feasible size nearest to 2^x, or the present size in a wait."""
+        sizes = served.feasible
+        size = sizes[int(np.abs(np.log2(sizes) - served.x).argmin())]
+        if size > served.size and time_s - served.changed_s < self.raise_after_s:
+            # A larger x would skip sizes after the wait.
+            above = sizes[sizes.index(served.size) + 1]
+            served.x = float(np.log2(served.size) + np.log2(above)) / 2
+        elif size != served.size:
+            served.size, served.changed_s = size, time_s
+        return served.size
 
-    def _latency_term(self, of: _Served, itl_s: float) -> float:
-        deadline_s = of.setting.itl_deadline_s
+    def _latency_term(self, served: _Served, itl_s: float) -> float:
+        deadline_s = served.setting.itl_deadline_s
         if deadline_s is None:
             return 0.0
         excess = itl_s / deadline_s - 1
-        of.late = max(of.late + self.dual_step * excess, 0.0)
-        now = max(of.late + self.damping * excess, 0.0)
-        return now * float(of.setting.fits.itl.deriv_wrt_x(of.x)) / deadline_s
+        served.late = max(served.late + self.dual_step * excess, 0.0)
+        now = max(served.late + self.damping * excess, 0.0)
+        return now * float(served.setting.fits.itl.deriv_wrt_x(served.x)) / deadline_s
 
 
 class FixedSpec(BatchControllerSpec):
-    """The batch sizes of the start."""
+    """Controller that keeps the batch sizes of the start."""
 
     kind: Literal["fixed"] = default("fixed", "Batch sizes stay as they are.")
 
 
 class BatchChange(Model):
-    """Batch sizes from a time on."""
+    """A scheduled change of batch sizes at a time [s]."""
 
     at_s: Seconds = Field(
         description="When, since the start of the run [s]; at the next decision."
@@ -178,7 +180,7 @@ class BatchChange(Model):
 
 
 class ScheduleSpec(BatchControllerSpec):
-    """Batch sizes that change at given times."""
+    """Controller that changes batch sizes at scheduled times."""
 
     kind: Literal["schedule"] = default("schedule", "Changes at given times.")
     changes: tuple[BatchChange, ...] = Field(
@@ -190,7 +192,7 @@ class ScheduleSpec(BatchControllerSpec):
         self._left = sorted(self.changes, key=lambda change: change.at_s)
 
     def decide(self, view: ControlView) -> Mapping[str, int]:
-        """Return the batch sizes of the changes since the last decision."""
+        """Return the scheduled batch sizes since the last decision by model name."""
         result: dict[str, int] = {}
         while self._left and self._left[0].at_s <= view.time_s:
             result |= self._left.pop(0).batch_size
@@ -198,6 +200,6 @@ class ScheduleSpec(BatchControllerSpec):
 
 
 class OwnSpec(ImportedKind, BatchControllerSpec):
-    """A controller of the user's own, made from a `ControlSetting` and keys."""
+    """A user's custom controller, created from a `ControlSetting` and YAML keys."""
 
     model_config = ConfigDict(extra="allow")

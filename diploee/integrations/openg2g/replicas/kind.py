@@ -19,4 +19,4 @@ def _open(*given: Any) -> Any:
 
 
 REPLICAS = LoadKind(ReplicaStream, REPLICA_METRICS, replica_columns, _open)
-"""Replicas of served models, under the key `replica_streams`."""
+"""Load kind of served model replicas, under the YAML key `replica_streams`."""

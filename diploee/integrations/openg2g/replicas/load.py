@@ -72,45 +72,45 @@ NOTES = (
     "replicas."
 )
 MAX_STEPS = 20_000_000
-"""Steps of the power of a stream; each takes some 50 bytes while it is planned."""
+"""Maximum steps of a stream's power; each step needs about 50 bytes of memory."""
 
 
 @dataclass(frozen=True, eq=False)
 class _ReplicaData:
-    """Data of a served model."""
+    """Data of a served model: measurements, and the scenario's settings."""
 
-    # Templates of a replica's power and latency mixtures by batch size
+    # Power templates of a replica and latency mixtures by batch size
     measured: ModelData
-    # Feasible batch sizes, deadline and fits, as the scenario has them
+    # Feasible batch sizes, deadline and fits of the scenario
     setting: ModelSetting
-    # Whether they are the shipped ones, synthesised about published facts
+    # True for shipped data, synthesised about published values
     shipped: bool
 
 
 Datasets = Mapping[tuple[str, str], _ReplicaData]
-"""By the names of stream and model."""
+"""Data of served models by stream and model name."""
 
 
 def load_replica_data(
     specs: Mapping[str, ReplicaStream], folder: Path
 ) -> dict[tuple[str, str], _ReplicaData]:
-    """Read the data of all models of all streams.
+    """Read the data of all models in all replica streams, by stream and model name.
 
-    Names of data are relative to a folder.
+    Data folders are relative to `folder`, or shipped.
     """
     result = {}
-    for of_stream, spec in specs.items():
+    for stream, spec in specs.items():
         for name, model in spec.models.items():
-            where = f"replica_streams.{of_stream}.models.{name}"
+            where = f"replica_streams.{stream}.models.{name}"
             try:
-                result[of_stream, name] = _load(model, spec.step_s, folder)
+                result[stream, name] = _load(model, spec.step_s, folder)
             except InputError as error:
                 raise InputError(f"{where}: {error}") from error
     return result
 
 
 def find_data(name: str, folder: Path) -> Path:
-    """Return the data folder of a shipped name or a relative path."""
+    """Return the path of a data folder, relative to `folder` or shipped."""
     if (folder / name).is_dir():
         return folder / name
     shipped = {path.name: path for path in _shipped().glob("*") if path.is_dir()}
@@ -134,9 +134,9 @@ def _load(model: ReplicaModel, step_s: float, folder: Path) -> _ReplicaData:
         raise InputError(
             f"data: {model.data} holds several models ({labels}); name one's folder"
         )
-    ((of_spec, spec),) = specs.items()
-    data = InferenceData.read(of_spec, spec, step_s)
-    fits = LogisticModelStore.read(of_spec, spec).fits
+    ((spec_folder, spec),) = specs.items()
+    data = InferenceData.read(spec_folder, spec, step_s)
+    fits = LogisticModelStore.read(spec_folder, spec).fits
     feasible = tuple(sorted(model.feasible_batch_sizes or spec.feasible))
     _check_sizes("feasible_batch_sizes", feasible, data.power_w, "the data")
     _check_sizes("batch_size", (model.batch_size,), feasible, "the feasible ones")
@@ -160,10 +160,10 @@ def _check_sizes(
 
 
 class ReplayedModel:
-    """Operation of one model, control interval by control interval.
+    """Operation of one served model over C control intervals.
 
-    Arrays of shape (C,). `itl_s` is the mean latency over replicas, as drawn, NaN where
-    none runs.
+    Arrays have shape (C,). `itl_s` is the drawn mean latency over replicas [s], NaN
+    without replicas.
     """
 
     def __init__(
@@ -183,22 +183,25 @@ class ReplayedModel:
             named_rng(seed, "replicas", of_stream, name, "replicas"),
             int(n_replicas.max()),
         )
-        # Of the first replicas the same, however many follow
-        drawn = rng.random((most, 2)).T
+        # The first replicas have the same values for any number of replicas
+        samples = rng.random((most, 2)).T
         low, high = spec.amplitude_range
-        self._amplitude = low + (high - low) * drawn[0]
-        self._phase = drawn[1] * spec.staggered
+        self._amplitude = low + (high - low) * samples[0]
+        self._phase = samples[1] * spec.staggered
 
     @cached_property
     def throughput_tps(self) -> Float64Array:
-        """Output tokens per second, by the fit, after the last control interval."""
-        of_each = np.maximum(
+        """Output tokens per second of all replicas by the fit, shape (C,).
+
+        Valid after the last control interval.
+        """
+        replica_tps = np.maximum(
             self.data.setting.fits.throughput.eval(self.batch_size), 0.0
         )
-        return np.asarray(self.n_replicas * of_each, dtype=np.float64)
+        return np.asarray(self.n_replicas * replica_tps, dtype=np.float64)
 
     def seen(self, k: int, batch_size: int) -> Observed:
-        """Draw the mean latency of a control interval at a batch size."""
+        """Draw the mean latency in control interval k, and return the observation."""
         n_replicas = int(self.n_replicas[k])
         self.batch_size[k] = batch_size
         if n_replicas:
@@ -209,15 +212,19 @@ class ReplayedModel:
     def sums(
         self, batch_size: int, n_replicas: int
     ) -> tuple[Float64Array, Float64Array]:
-        """Return the sum of first replicas' power on the template [W], and squared."""
+        """Return the sums of replica power [W] and of its square [W^2] per step.
+
+        The sums are over the first `n_replicas` replicas and one length of the template
+        at a batch size.
+        """
         template_w = self.data.measured.power_w[batch_size]
-        places = np.floor(self._phase[:n_replicas] * template_w.size).astype(np.int64)
+        starts = np.floor(self._phase[:n_replicas] * template_w.size).astype(np.int64)
         amplitude = self._amplitude[:n_replicas]
 
-        # A sum over replicas is a circular correlation of the template with how many
-        # begin where.
+        # A sum over replicas is a circular correlation of the template with the number
+        # of replicas by start.
         def summed(weight: Float64Array, values_w: Float64Array) -> Float64Array:
-            begin = np.bincount(places, weight, values_w.size)
+            begin = np.bincount(starts, weight, values_w.size)
             spectrum = np.fft.rfft(values_w) * np.fft.rfft(begin).conj()
             return np.fft.irfft(spectrum, values_w.size)
 
@@ -227,7 +234,7 @@ class ReplayedModel:
 
 
 class ReplicaPlan:
-    """Operation of one stream's replicas, over C control intervals, in one pass."""
+    """Planned operation and power of one stream's replicas over C control intervals."""
 
     def __init__(
         self,
@@ -269,15 +276,15 @@ class ReplicaPlan:
                 f"{node_gpus} GPUs, pool '{spec.pool}' has {have:,}; give fewer "
                 "replicas or more nodes"
             )
-        # Power of all replicas' GPUs [W], step by step
+        # Power of all replicas' GPUs in each step [W]
         self.power_w = np.zeros(int(horizon_ms) // spec.step_ms)
-        # By control interval: mean power [W]; its excess over the cap [1], and the cap
-        # [W], both NaN without one
+        # Mean power [W], relative excess over the cap [1] and cap [W] per control
+        # interval; excess and cap are NaN without a cap
         self.mean_power_w, self.excess, self.cap_w = np.full((3, n_control), np.nan)
         self._operate()
 
     def _operate(self) -> None:
-        """Go through the run, control interval by control interval."""
+        """Compute power and control decisions for each control interval of the run."""
         spec, step_ms, edges_ms = self.spec, self.spec.step_ms, self.edges_ms
         settings = {model.name: model.data.setting for model in self.models}
         try:
@@ -288,7 +295,7 @@ class ReplicaPlan:
             raise InputError(
                 f"replica_streams.{self.stream}.controller: {error}"
             ) from error
-        # Few occur
+        # Few combinations of batch size and replicas occur
         sums = {model.name: lru_cache(64)(model.sums) for model in self.models}
         noise = named_rng(self._seed, "replicas", self.stream, "noise")
         batch = {name: setting.batch_size for name, setting in settings.items()}
@@ -297,11 +304,9 @@ class ReplicaPlan:
             total_w, squares_w2 = np.zeros(steps.size), np.zeros(steps.size)
             for model in self.models:
                 if n_replicas := int(model.n_replicas[k]):
-                    of_model_w, of_square_w2 = sums[model.name](
-                        batch[model.name], n_replicas
-                    )
-                    total_w += of_model_w[steps % of_model_w.size]
-                    squares_w2 += of_square_w2[steps % of_model_w.size]
+                    model_w, model_w2 = sums[model.name](batch[model.name], n_replicas)
+                    total_w += model_w[steps % model_w.size]
+                    squares_w2 += model_w2[steps % model_w.size]
             if spec.noise_fraction:
                 deviation_w = spec.noise_fraction * np.sqrt(squares_w2)
                 total_w += deviation_w * noise.standard_normal(steps.size)
@@ -312,11 +317,11 @@ class ReplicaPlan:
                 cap_w = self.cap_w[k] = spec.signal.at_w(float(edges_ms[k]) / MS_PER_S)
                 excess = self.excess[k] = mean_w / cap_w - 1
                 constraints = (Constraint("cap", float(excess), 1 / cap_w),)
-            seen = {
+            observed = {
                 model.name: model.seen(k, batch[model.name]) for model in self.models
             }
             end_s = float(edges_ms[k + 1]) / MS_PER_S
-            view = ControlView(end_s, seen, float(mean_w), constraints)
+            view = ControlView(end_s, observed, float(mean_w), constraints)
             batch = batch | self._checked(controller.decide(view), settings)
 
     def _checked(
@@ -334,20 +339,20 @@ class ReplicaPlan:
         return dict(chosen)
 
     def mean_replicas(self, begin_ms: int, end_ms: int) -> float:
-        """Return the replicas of all models, mean over a span of time [ms]."""
+        """Return the mean number of replicas of all models between two times [ms]."""
         count: Int64Array = np.sum([model.n_replicas for model in self.models], axis=0)
         edges_ms: Int64Array = np.clip(self.edges_ms, begin_ms, end_ms)
-        inside_ms = np.diff(edges_ms)
-        return float(count @ inside_ms) / (end_ms - begin_ms)
+        overlap_ms = np.diff(edges_ms)
+        return float(count @ overlap_ms) / (end_ms - begin_ms)
 
 
 def replica_labels(plans: Sequence[ReplicaPlan]) -> list[tuple[str, ...]]:
-    """Return the models' names in results, dotted where two streams share one."""
+    """Return the models' labels in results, ``stream.model`` if names are repeated."""
     names = [model.name for plan in plans for model in plan.models]
-    alone = len(set(names)) == len(names)
+    are_unique = len(set(names)) == len(names)
     return [
         tuple(
-            model.name if alone else f"{plan.stream}.{model.name}"
+            model.name if are_unique else f"{plan.stream}.{model.name}"
             for model in plan.models
         )
         for plan in plans
@@ -355,23 +360,20 @@ def replica_labels(plans: Sequence[ReplicaPlan]) -> list[tuple[str, ...]]:
 
 
 def replicas_at(model: ReplicaModel, times_s: Float64Array) -> Int64Array:
-    """Return how many replicas run at times [s], rounded to the nearest.
-
-    Half rounds to even.
-    """
-    at_s, counts = [0.0], [model.replicas]
+    """Return the number of running replicas at times [s], rounded (half to even)."""
+    ramp_s, counts = [0.0], [model.replicas]
     for ramp in model.ramps:
-        at_s += [ramp.begin_s, ramp.end_s]
+        ramp_s += [ramp.begin_s, ramp.end_s]
         counts += [counts[-1], ramp.replicas]
-    level = np.interp(times_s, at_s, counts)
-    for ramp in model.ramps:  # a ramp without length is a step, on from its time
+    level = np.interp(times_s, ramp_s, counts)
+    for ramp in model.ramps:  # a ramp without length is a step at its time
         if ramp.begin_s == ramp.end_s:
             level = np.where(times_s == ramp.end_s, ramp.replicas, level)
     return np.rint(level).astype(np.int64)
 
 
 class ReplicasLoad(InstanceGroupLoad):
-    """The replicas of all streams, replayed for the whole run when they are opened."""
+    """Load of the replicas of all streams, planned for the whole run when opened."""
 
     def __init__(
         self, scenario: Scenario, inputs: Inputs, library: ProfileLibrary
@@ -389,9 +391,9 @@ class ReplicasLoad(InstanceGroupLoad):
         self.columns = replica_columns(specs)
 
     def values(self, block: Block) -> Values:
-        """Return replicas, batch sizes, latency and signals of each stream.
+        """Return mean replicas, batch sizes, latency, tokens and caps per step.
 
-        Means over steps. The latency is the mean over replicas and time.
+        The latency is the mean over replicas and time.
         """
         edges_ms = block.t0_ms + np.arange(len(block) + 1, dtype=np.int64) * block.dt_ms
         result: dict[str, Float64Array] = {}
@@ -400,8 +402,7 @@ class ReplicasLoad(InstanceGroupLoad):
             def means(
                 values: Float64Array | Int64Array, plan: ReplicaPlan = plan
             ) -> Float64Array:
-                # Of the integral at each edge, the same in whatever run of intervals it
-                # is.
+                # Differences of the integral at the edges are the same for any blocks.
                 steps = values * np.diff(plan.edges_ms)
                 integral = np.concatenate(([0.0], np.cumsum(steps)))
                 return (
@@ -426,10 +427,7 @@ class ReplicasLoad(InstanceGroupLoad):
         return {name: values.astype(np.float32) for name, values in result.items()}
 
     def metrics(self, pool: str | None = None) -> dict[str, Any]:
-        """Return the `replicas` block of one pool or of all.
-
-        Nothing without replica streams.
-        """
+        """Return the metrics block `replicas` of one pool or all, or nothing."""
         plans = [plan for plan in self.plans if pool in (None, plan.pool)]
         if not plans:
             return {}
@@ -449,10 +447,10 @@ class ReplicasLoad(InstanceGroupLoad):
 def _banks(
     plans: Sequence[ReplicaPlan], facility: Facility, library: ProfileLibrary
 ) -> tuple[list[InstanceGroup], ProfileLibrary]:
-    """Return a bank for each stream, and the library with the profiles that they play.
+    """Return an instance group per stream, and the library with the groups' profiles.
 
-    A bank plays the planned power of its stream, and `other_node_power_w` of each busy
-    node.
+    The power of an instance group is the planned power of its stream plus
+    `other_node_power_w` of each busy node.
     """
     profiles: list[PowerProfile] = []
     banks, first = list[InstanceGroup](), len(library)
@@ -485,14 +483,14 @@ def _banks(
 
 
 def _provenance(plan: ReplicaPlan) -> Provenance:
-    """Return the provenance of a stream's power, from its first templates."""
+    """Return the provenance of a stream's power, from its first model's template."""
     data = plan.models[0].data
-    of_template = data.measured.profile(data.setting.batch_size).provenance
+    provenance = data.measured.profile(data.setting.batch_size).provenance
     if data.shipped:
         return replace(
-            of_template, kind="reference", source=SOURCE, licence=LICENCE, notes=NOTES
+            provenance, kind="reference", source=SOURCE, licence=LICENCE, notes=NOTES
         )
-    return replace(of_template, notes=f"{of_template.notes} Summed over replicas.")
+    return replace(provenance, notes=f"{provenance.notes} Summed over replicas.")
 
 
 def _of_model(model: ReplayedModel, step_s: Float64Array) -> dict[str, Any]:

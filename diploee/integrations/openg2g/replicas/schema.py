@@ -26,11 +26,11 @@ REPLICA_COLUMNS = (
     ),
     Column("tokens_per_s", "1/s", "service", "mean", None, "output tokens"),
 )
-"""Columns that each model of a replica stream adds to the series."""
+"""Columns of each model of a replica stream in the series."""
 CAP_COLUMN = Column(
     "cap_w", "W", "service", "mean", None, "cap on the replicas; 0 without one"
 )
-"""Column that each replica stream with a cap adds."""
+"""Column of each replica stream with a cap in the series."""
 
 OF_MODEL = (
     Metric("mean_replicas", "replicas", "mean replicas", "{:,.1f}", view="table"),
@@ -121,9 +121,6 @@ REPLICA_METRICS = tuple(
 
 
 def replica_columns(specs: Mapping[str, ReplicaStream] | None) -> Columns:
-    """Return the columns that streams add to the series.
-
-    Without any, all that they may.
-    """
-    with_cap = specs is None or any(of.signal for of in specs.values())
+    """Return the series columns of replica streams, all possible ones for None."""
+    with_cap = specs is None or any(spec.signal for spec in specs.values())
     return (*REPLICA_COLUMNS, CAP_COLUMN) if with_cap else REPLICA_COLUMNS

@@ -37,13 +37,13 @@ Seconds = Annotated[float, Field(ge=0, le=1e10)]
 
 
 class BatchControllerSpec(StatefulKind):
-    """Chooses batch sizes, once per control interval; here they stay as they are."""
+    """Base class of batch size controllers, which decide once per control interval.
+
+    The base class keeps the batch sizes.
+    """
 
     def decide(self, view: ControlView) -> Mapping[str, int]:  # noqa: ARG002
-        """Return the next batch size of each model by name.
-
-        Those left out keep theirs.
-        """
+        """Return the next batch sizes by model name; other models keep their size."""
         return {}
 
 
@@ -51,12 +51,11 @@ _HOME = "diploee.integrations.openg2g.replicas.batch_control"
 BATCH_CONTROLLERS: Kinds[BatchControllerSpec] = Kinds(
     "batch size controller", BatchControllerSpec, _HOME
 )
-"""Controllers of batch sizes by name: those of the package, and those registered from
-outside."""
+"""Registry of batch size controllers by name, the package's and plugins'."""
 
 
 class CapStep(Model):
-    """A cap from a time on."""
+    """A step of a power cap: a start time [s] and a cap [MW]."""
 
     since_s: Seconds = Field(description="Since when, from the start of the run [s].")
     mw: Annotated[float, Field(gt=0, le=1e6), SCALES] | None = unset(
@@ -65,7 +64,7 @@ class CapStep(Model):
 
 
 class CapSpec(Model):
-    """A cap on the power of all replicas' GPUs, given in steps."""
+    """A stepwise cap on the power of all replicas' GPUs."""
 
     kind: Literal["cap"] = default("cap", "A cap on power.")
     steps: tuple[CapStep, ...] = Field(
@@ -74,16 +73,16 @@ class CapSpec(Model):
 
     @model_validator(mode="after")
     def _rises(self) -> CapSpec:
-        for before, after in pairwise(step.since_s for step in self.steps):
-            if after <= before:
+        for first, second in pairwise(step.since_s for step in self.steps):
+            if second <= first:
                 raise ValueError(
-                    f"steps must follow each other in time: {after:g} s is behind "
-                    f"{before:g} s"
+                    f"steps must follow each other in time: {second:g} s is behind "
+                    f"{first:g} s"
                 )
         return self
 
     def at_w(self, time_s: float) -> float:
-        """Return the cap [W] at a time [s]; infinity where there is none."""
+        """Return the cap [W] at a time [s], infinity without a cap."""
         last = [step.mw for step in self.steps if step.since_s <= time_s][-1:]
         return inf if not last or last[0] is None else last[0] * W_PER_MW
 
@@ -109,7 +108,7 @@ class ReplicaRamp(Model):
 
 
 class ReplicaModel(Model):
-    """A served model, with its measurements, replicas and batch sizes."""
+    """A served model in a scenario: its measurements, replicas and batch sizes."""
 
     data: str = Field(
         description=(
@@ -137,17 +136,17 @@ class ReplicaModel(Model):
 
     @model_validator(mode="after")
     def _ramps_follow(self) -> ReplicaModel:
-        for before, after in pairwise(self.ramps):
-            if after.begin_s < before.end_s:
+        for first, second in pairwise(self.ramps):
+            if second.begin_s < first.end_s:
                 raise ValueError(
-                    f"ramps overlap: one begins at {after.begin_s:g} s, that before "
-                    f"it ends at {before.end_s:g} s; give them in the order of time"
+                    f"ramps overlap: one begins at {second.begin_s:g} s, that before "
+                    f"it ends at {first.end_s:g} s; give them in the order of time"
                 )
         return self
 
 
 class ReplicaStream(LoadSpec):
-    """Replicas of served models on one pool, and who chooses batch sizes."""
+    """Replicas of served models on one pool, with a batch size controller."""
 
     models: dict[Name, ReplicaModel] = Field(
         min_length=1, description="Served models by name."
@@ -222,10 +221,10 @@ class ReplicaStream(LoadSpec):
 
     @property
     def control_ms(self) -> int:
-        """Time between two decisions [ms]."""
+        """Time between two control decisions [ms]."""
         return whole_ms(self.control_interval_s)
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The data of the models."""
+        """Data folders of the models, as named in the scenario."""
         return tuple(model.data for model in self.models.values())

@@ -55,14 +55,14 @@ Positive = Annotated[float, Field(gt=0, le=MAX_NUMBER)]
 
 
 class Parallelization(Record):
-    """GPUs that share the layers and the experts of a model."""
+    """Tensor and expert parallelism: GPUs that share a model's layers and experts."""
 
     tensor_parallel: PositiveInt | None = None
     expert_parallel: PositiveInt | None = None
 
 
 class Summary(Record):
-    """Means of one measured configuration, as the benchmark names them."""
+    """Mean or median values of one measured configuration, by the benchmark's names."""
 
     max_num_seqs: PositiveInt
     avg_power_watts: Positive
@@ -70,7 +70,7 @@ class Summary(Record):
     output_throughput_tokens_per_sec: Positive
 
     def run(self) -> BenchmarkRun:
-        """Return it as a measurement."""
+        """Return the summary as a benchmark run, without power over time."""
         return BenchmarkRun(
             batch_size=self.max_num_seqs,
             mean_power_w=self.avg_power_watts,
@@ -88,7 +88,7 @@ class _Configuration(Summary):
 
     @property
     def known(self) -> dict[str, Any]:
-        """Facts about it, under the names of a spec."""
+        """Values of the configuration by field name of a spec."""
         parallel = {
             name: getattr(self.parallelization, name)
             for name in Parallelization.model_fields
@@ -101,7 +101,7 @@ class _Configuration(Summary):
 
 
 class Leaderboard(Record):
-    """A leaderboard file: one model and task."""
+    """Content of a leaderboard file: the configurations of one model and task."""
 
     model_id: str
     task: str
@@ -109,12 +109,13 @@ class Leaderboard(Record):
 
 
 class LeaderboardSource(BenchmarkSource):
-    """Reads leaderboard files; they have no power in time.
+    """Source of mean values in leaderboard files, without power over time.
 
     Parameters
     ----------
     path : pathlib.Path or str
-        A file, or a folder of files named ``<organisation>__<model>__<task>.json``.
+        Path of a file, or of a folder with files
+        ``<organisation>__<model>__<task>.json``.
     """
 
     licence = "Apache-2.0"
@@ -126,14 +127,14 @@ class LeaderboardSource(BenchmarkSource):
         return f"ML.ENERGY leaderboard, {self._path_of(spec).name}"
 
     def selected(self, spec: InferenceModelSpec) -> list[Measurement]:
-        """Return the configurations of a spec."""
+        """Return the measured configurations of a spec."""
         path = self._path_of(spec)
         board = parse_json(
             read_bytes(path), str(path), Leaderboard, LogFormatError, finite=False
         )
-        of_board = {"model_id": board.model_id, "task": board.task}
+        shared = {"model_id": board.model_id, "task": board.task}
         measured = (
-            Measurement(of_board | config.known, config.max_num_seqs, config)
+            Measurement(shared | config.known, config.max_num_seqs, config)
             for config in board.configurations
         )
         return select(measured, spec, str(path))
@@ -172,7 +173,7 @@ class PowerTrace(Record):
 
 
 class Timeline(Record):
-    """When the steady state was, and the power in time."""
+    """Start and end of the steady state [s], and power over time."""
 
     steady_state_start_time: _Time
     steady_state_end_time: _Time
@@ -180,14 +181,14 @@ class Timeline(Record):
 
 
 class Request(Record):
-    """One request: whether it succeeded, and its inter-token latencies [s]."""
+    """One request's success and inter-token latencies [s]."""
 
     success: bool = True
     itl: list[_AtLeastZero] | None = None
 
 
 class Results(Record):
-    """Fields that are read of a result file."""
+    """Content of a result file, as far as the package reads it."""
 
     timeline: Timeline
     results: list[Request]
@@ -198,12 +199,12 @@ class Results(Record):
 
 
 class ResultsSource(BenchmarkSource):
-    """Reads the result files below a folder.
+    """Source of benchmark runs in the result files below a folder.
 
     Parameters
     ----------
     folder : pathlib.Path or str
-        Searched for ``results.json`` at any depth.
+        Folder with ``results.json`` files at any depth.
     licence : str
         Licence of the measurements, for provenance.
     """
@@ -216,7 +217,7 @@ class ResultsSource(BenchmarkSource):
         return f"ML.ENERGY benchmark results in {self.folder.name}"
 
     def selected(self, spec: InferenceModelSpec) -> list[Measurement]:
-        """Return the files of a spec."""
+        """Return the result files of a spec."""
         files = sorted(self.folder.rglob(RESULTS))
         if not files:
             raise InputError(
@@ -318,10 +319,10 @@ def _power(power: PowerTrace, counts: Counter[str]) -> tuple[PowerReadings, ...]
 
 
 def spread_chunks(requests: list[Float64Array], counts: Counter[str]) -> Float64Array:
-    """Share a chunk's latency among its tokens.
+    """Return inter-token latencies with a chunk's latency spread over its tokens [s].
 
-    A server may send several tokens at once: the first has the whole latency, the
-    others 0. Each then gets an equal part. Zeros before a request's first latency
+    A server may send several tokens in a chunk: the first token has the whole latency,
+    the others 0. Each token gets an equal part. Zeros before a request's first latency
     belong to no chunk and are dropped.
     """
     filled = [itl for itl in requests if itl.size]
@@ -333,10 +334,10 @@ def spread_chunks(requests: list[Float64Array], counts: Counter[str]) -> Float64
     first = np.flatnonzero(starts)
     length = np.diff(first, append=joined.size)
     latency_s = joined[first]
-    kept = latency_s > 0
-    counts["latencies_before_the_first_chunk"] += int(length[~kept].sum())
-    counts["tokens_in_chunks"] += int(length[kept & (length > 1)].sum())
-    return np.repeat(latency_s[kept] / length[kept], length[kept])
+    is_chunk = latency_s > 0
+    counts["latencies_before_the_first_chunk"] += int(length[~is_chunk].sum())
+    counts["tokens_in_chunks"] += int(length[is_chunk & (length > 1)].sum())
+    return np.repeat(latency_s[is_chunk] / length[is_chunk], length[is_chunk])
 
 
 REPOSITORY = "ml-energy/benchmark-v3"
@@ -347,10 +348,10 @@ _MAX_REASON_LENGTH = 200
 
 
 class MlEnergySource(BenchmarkSource):
-    """Reads runs of the ML.ENERGY benchmark.
+    """Source of runs of the ML.ENERGY benchmark, read by its own package.
 
-    With traces their raw files are downloaded. `InputError` also where the package is
-    not installed or the data set gives no access.
+    Traces need a download of the runs' raw files. `InputError` also if the package is
+    not installed, or if the data set denies access.
 
     Parameters
     ----------
@@ -369,7 +370,7 @@ class MlEnergySource(BenchmarkSource):
         return f"ML.ENERGY benchmark, {self.name}"
 
     def selected(self, spec: InferenceModelSpec) -> list[Measurement]:
-        """Return the runs of a spec."""
+        """Return the benchmark runs of a spec."""
         measured = (
             Measurement(
                 {
@@ -426,7 +427,7 @@ class MlEnergySource(BenchmarkSource):
         )
 
     def _try(self, call: Any, *args: Any, **options: Any) -> Any:
-        """Call the package and put what it raises into one line."""
+        """Call a function of the package, and convert its errors to one line."""
         try:
             return call(*args, **options)
         except Exception as error:  # whatever the hub's client may raise
