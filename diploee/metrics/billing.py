@@ -70,13 +70,15 @@ class MonthSums:
     """Sums of one local month in fixed-point units (1/64 W, 1/64 var)."""
 
     begin_ms: int  # a time in the month
-    n: int = 0  # intervals
-    quanta: Counter[str] = field(default_factory=Counter)  # by column with a role
-    total: int = 0  # of the power at the meter
-    gross: int = 0  # of it with what sources and stores give
-    exported: int = 0  # of what is below 0
-    drawn: int = 0  # of the reactive power of intervals that draw it
-    supplied: int = 0  # of that of intervals that supply it
+    n: int = 0  # number of intervals
+    quanta: Counter[str] = field(
+        default_factory=Counter
+    )  # energy by column with a role
+    total: int = 0  # net power at the meter
+    gross: int = 0  # the same plus the output of sources and batteries
+    exported: int = 0  # net power below 0
+    drawn: int = 0  # reactive power of the intervals that draw it
+    supplied: int = 0  # reactive power of the intervals that supply it
 
     def add(self, other: MonthSums) -> None:
         """Add the sums of another month."""

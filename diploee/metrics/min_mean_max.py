@@ -68,7 +68,7 @@ class Aggregates:
             queue.add(jobs.submit_ms[jobs.class_id == k], start_ms[of_started == k])
 
     def add(self, block: Block) -> None:
-        """Add a block."""
+        """Add the IT power, busy nodes, utilization and queued jobs of a block."""
         names = ("it_power_w", "busy_nodes", "utilization", "queued_jobs")
         result = np.array([[block.columns[name]] for name in names], dtype=np.float64)
         if self._queues:

@@ -140,18 +140,18 @@ class EventTarget(Model):
 class RunEvent:
     """Demand-response event in the time of a run."""
 
-    id: str  # its name
-    issued_ms: int  # when it is known [ms]
-    # When its target must hold, and until when [ms]
+    id: str  # name of the event
+    issued_ms: int  # time of its announcement [ms]
+    # First and last time at which the target applies [ms]
     start_ms: int
     end_ms: int
-    target: EventTarget  # how deep it goes
-    # Time from the power before it to its target, and back [ms]
+    target: EventTarget  # power limit during the event
+    # Durations of the ramps to the target and back [ms]
     ramp_down_ms: int
     ramp_up_ms: int
-    tolerance: float  # share of the target that may be exceeded
-    baseline_ms: int  # time over which the power before it is taken [ms]
-    # Ramp of the first event of those that it follows [ms]
+    tolerance: float  # allowed excess, as a fraction of the target
+    baseline_ms: int  # length of the baseline interval before the event [ms]
+    # Start of the ramp of the first in a chain of events [ms]
     follows_ms: int | None = None
 
     @property

@@ -268,7 +268,7 @@ class NodeType(Model):
     )
 
     def unused_keys(self) -> tuple[str, ...]:
-        """Return the keys without effect: the preset if none is named."""
+        """Return the keys without effect: `preset` if no preset is named."""
         return ("preset",) if self.preset is None else ()
 
     @model_validator(mode="before")

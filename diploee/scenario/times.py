@@ -202,7 +202,7 @@ def _check_country(text: str) -> str:
 
 @lru_cache(maxsize=64)
 def public_holidays(text: str, first_year: int, last_year: int) -> Int64Array:
-    """Return a country's public holidays as days since 1970-01-01, or None."""
+    """Return public holidays of a country or its part, as days since 1970-01-01."""
     country, _, part = text.partition("-")
     years = range(first_year, last_year + 1)
     result = _package().country_holidays(country, subdiv=part or None, years=years)

@@ -22,7 +22,7 @@ UNITS: list[dict[str, Any]] = [
 ]
 VOLTAGES_KV = [0.4, 20.0, 110.0]
 
-# The sheet's golden site at its low-voltage bus: full load at 15 and 22 deg C, and part
+# A site computed apart at its low-voltage bus: full load at 15 and 22 deg C, and part
 # load.
 LOADS = [(11.249e6, -0.460e6), (12.53e6, -0.075e6), (4.49e6, -0.576e6), (1e6, -0.6e6)]
 

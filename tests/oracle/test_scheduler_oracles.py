@@ -1,6 +1,6 @@
 """Waits, slowdowns and every start of schedulers, as other simulators gave them.
 
-The table is that of section 3 of the sheet of flexibility: two codes that share nothing
+The table was computed apart by two codes that share nothing
 with this package, one of them PYSS of Feitelson's group, agree on the rows of the
 thinned and widened lists start for start. The checksum, sum((i + 1) * start_i) mod
 (1e9 + 7) over the list [s], pins each.

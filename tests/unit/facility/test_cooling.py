@@ -1,4 +1,4 @@
-"""Cooling plants: the sheet's values, lags, tables, what they count, and what they
+"""Cooling plants: values computed apart, lags, tables, what they count, and what they
 refuse."""
 
 from __future__ import annotations

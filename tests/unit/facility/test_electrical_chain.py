@@ -57,7 +57,7 @@ def through(
 
 
 def golden_stages(cooling: str) -> list[Any]:
-    """Return the sheet's site of section 4."""
+    """Return the site whose values were computed apart."""
     plant = {"kind": cooling, "other_heat_kw": 20}
     return [PDU, UPS, plant, {"kind": "auxiliary_load"}, TWO, POI]
 
@@ -246,7 +246,7 @@ def test_more_power_of_the_nodes_never_draws_less_at_the_meter() -> None:
 
 
 def test_a_swing_has_the_gain_of_the_electrical_parts_and_not_of_the_pue() -> None:
-    """0.5 MW at 0.1 Hz around 7 MW behind the sheet's PDUs, UPS and two transformers."""  # noqa: E501
+    """0.5 MW at 0.1 Hz around 7 MW behind that site's PDUs, UPS and two transformers."""  # noqa: E501
     swing_w = 0.25e6 * np.sin(2 * np.pi * 0.1 * np.arange(0, 600, 0.1))
     found_w = through_golden_site("wse", 15, 7e6 + swing_w)["poi_power_w"][-300:]
     gain = np.ptp(found_w) / np.ptp(swing_w)
@@ -421,7 +421,7 @@ def run_chain(tmp_path: Path, resolution: str) -> Keeps:
 def test_a_runs_energy_at_the_meter_hardly_depends_on_its_resolution(
     tmp_path: Path,
 ) -> None:
-    """A mean's loss is a little less than the mean loss; the sheet allows 0.2 %."""
+    """A mean's loss is a little less than the mean loss; 0.2 % is allowed."""
     power_w = [run_chain(tmp_path, name)["poi_power_w"] for name in STEPS_S]
     energy_j = [of.sum() * s for of, s in zip(power_w, STEPS_S.values(), strict=True)]
     np.testing.assert_allclose(energy_j, energy_j[0], rtol=2e-3)

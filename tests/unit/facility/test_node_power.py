@@ -144,7 +144,7 @@ def test_supplies_supply_reactive_power_by_their_installed_rating() -> None:
     installed_w = 1.8 * R * (1 + 0.13 + 0.19)
     assert air.reactive_power_var(R, I) == pytest.approx(-0.026 * installed_w)
     assert node("air_hgx", reactive_share=0.0).reactive_power_var(R, I) == 0
-    # the sheet's power factors at AC powers in parts of the supplies' rating
+    # power factors computed apart at AC powers in parts of the supplies' rating
     load = np.array([0.1, 0.25, 0.5, 1.0])
     factor = load / np.hypot(load, air.reactive_power_var(R, I) / installed_w)
     np.testing.assert_allclose(factor, [0.968, 0.995, 0.999, 0.9997], atol=5e-4)

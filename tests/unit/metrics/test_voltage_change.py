@@ -1,5 +1,5 @@
-"""Rapid voltage changes: the sheet's table, and counts of steps wherever a series is
-cut."""
+"""Rapid voltage changes: a table computed apart, and counts of steps wherever a series
+is cut."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ AT_ONCE = 1e9
 
 
 def wave(periods: int = 400) -> np.ndarray:
-    """The sheet's square wave: 1 for 8 s, 0.35 for 2 s."""
+    """A square wave: 1 for 8 s, 0.35 for 2 s."""
     one = np.where(np.arange(100) < 100 * DUTY, HIGH, LOW)
     return np.tile(one, periods)
 

@@ -54,7 +54,7 @@ def full(found: Response) -> float:
 
 
 class TestClosedForms:
-    """Table 3 of the sheet, to the last digit printed."""
+    """Times of trips computed apart, to the last digit."""
 
     @pytest.mark.parametrize(
         ("chosen", "stage", "dip", "shortest_ms", "ceases_ms", "ramps_ms"),
@@ -152,7 +152,7 @@ COUNTER = {"n": 3, "window_s": 60.0, "voltage_pu": 0.9}
 
 
 class TestSixDips:
-    """Table 4 of the sheet: the dips of 2024-07-10."""
+    """The dips of 2024-07-10, computed apart."""
 
     @pytest.mark.parametrize(
         ("change", "tau_s", "latch_s"),
@@ -225,7 +225,7 @@ class TestSixDips:
 
 
 class Stepped:
-    """The sheet's state machine on a grid of time, for one block; an oracle that shares
+    """A state machine on a grid of time, for one block; an oracle that shares
     no code.
 
     Within a step the filtered voltage is taken as a line, which says when it crosses a

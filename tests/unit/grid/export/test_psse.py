@@ -246,7 +246,7 @@ def test_square_of_equal_fundamental_is_that_of_the_sheet(duty, amp):
 
 
 def wave(numbers, times, shape):
-    """Return what the sheet says that LINJBL adds."""
+    """Return the wave that LINJBL adds, written apart from the package."""
     start, duty, fast_duty, hz, fast_hz, cycles, amp, amp1 = numbers
     u = times - start
     phase = (u * hz) % 1
