@@ -71,9 +71,8 @@ class MonthSums:
 
     begin_ms: int  # a time in the month
     n: int = 0  # number of intervals
-    quanta: Counter[str] = field(
-        default_factory=Counter
-    )  # energy by column with a role
+    # Energy by column with a role
+    quanta: Counter[str] = field(default_factory=Counter)
     total: int = 0  # net power at the meter
     gross: int = 0  # the same plus the output of sources and batteries
     exported: int = 0  # net power below 0

@@ -1,8 +1,8 @@
 """Waits, slowdowns and every start of schedulers, as other simulators gave them.
 
-The table was computed apart by two codes that share nothing
-with this package, one of them PYSS of Feitelson's group, agree on the rows of the
-thinned and widened lists start for start. The checksum, sum((i + 1) * start_i) mod
+Two codes computed the table that share nothing with this package, one of them PYSS of
+Feitelson's group; they agree on the rows of the thinned and widened lists start for
+start. The checksum, sum((i + 1) * start_i) mod
 (1e9 + 7) over the list [s], pins each.
 """
 
