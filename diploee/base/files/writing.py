@@ -23,6 +23,7 @@ from diploee.base.files.paths import (
 )
 
 _LEFTOVER_AGE_S = 86_400.0
+_TAKEN = (errno.EEXIST, errno.ENOTEMPTY)
 
 
 @contextmanager
@@ -123,19 +124,27 @@ def _move_to_target(new: Path, target: Path, check: Callable[[], None]) -> None:
     try:
         check()
         if new.is_dir():
-            _replace_folder(new, target, Path(mkdtemp(dir=new.parent)) / "old")
+            _move_folder(new, target, check)
         elif os.path.lexists(target):
             new.replace(target)
         else:
             _move_to_free_path(new, target)
     except OSError as error:
-        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+        if error.errno not in _TAKEN:
             raise
         _move_to_target(new, target, check)  # another process was first: check again
 
 
-def _replace_folder(new: Path, target: Path, old: Path) -> None:
-    """Move a folder to its final path, and move the existing one aside."""
+def _move_folder(new: Path, target: Path, check: Callable[[], None]) -> None:
+    """Move a folder to its final path, and an existing one aside if it may go."""
+    try:
+        new.rename(target)  # free, or an empty folder
+        return
+    except OSError as error:
+        if error.errno not in _TAKEN:
+            raise
+    check()  # of what is there now: another process may have been first
+    old = Path(mkdtemp(dir=new.parent)) / "old"
     try:
         with suppress(FileNotFoundError):
             target.rename(old)

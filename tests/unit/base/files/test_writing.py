@@ -22,9 +22,11 @@ from killing import MAX_STEPS, ended, kill_at, kills
 from diploee.base.errors import InputError, OutputError, OutputExistsError
 from diploee.base.files import (
     FolderKind,
+    check_output_folder,
     remove_leftovers,
     whole_file,
     whole_folder,
+    writing,
 )
 
 KIND = FolderKind(
@@ -197,6 +199,29 @@ def test_writers_at_once_leave_whole_results(
     else:
         assert contents(root) in whole
         assert sorted(codes) == ([0, 0, 0] if force else [0, 1, 1])
+
+
+def test_a_folder_that_appears_after_the_last_check_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "run"
+    checks: list[int] = []
+
+    def checked_then_taken(*args: Any, **keys: Any) -> None:
+        check_output_folder(*args, **keys)
+        checks.append(len(checks))
+        if len(checks) == 2:  # the one right before the move
+            target.mkdir()
+            (target / "other.txt").write_text("first")
+
+    monkeypatch.setattr(writing, "check_output_folder", checked_then_taken)
+    with (
+        pytest.raises(OutputExistsError),
+        whole_folder(target, kind=KIND) as folder,
+    ):
+        (folder / "own.txt").write_text("second")
+    assert [path.name for path in target.iterdir()] == ["other.txt"]
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_what_a_living_writer_has_and_what_is_not_ours_stays(tmp_path: Path) -> None:
