@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from diploee.api import open_run, simulate
+from diploee.api import open_run
+from diploee.api import run as run_scenario
 from diploee.base.errors import InputError
 from diploee.base.files import check_output_file, whole_file
 from diploee.base.progress import Progress
@@ -25,7 +26,6 @@ from diploee.cli.options import (
     print_result,
 )
 from diploee.cli.run import AT_MOST_MIN, SetOption
-from diploee.profiles.library import ProfileLibrary
 from diploee.reports.drawing.pictures import write_picture
 from diploee.reports.ride_through_chart import ride_through_chart
 from diploee.scenario.loading import load_scenario, scenario_from_dict, with_overrides
@@ -90,10 +90,10 @@ def ride_through_command(
                 )
         else:
             scenario, overrides = load_scenario(site, overrides), []
-            run = simulate(
+            run = run_scenario(
                 scenario,
                 Path(folder) / scenario.name,
-                library=ProfileLibrary.open(*(profiles or ())),
+                profiles=profiles or (),
                 engine="compiled",
                 progress=Progress() if quiet or as_json else ProgressBars(),
                 at_most_s=AT_MOST_MIN * S_PER_MIN,
