@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
     from diploee.fits.jobs.job_log_fit import JobLogFit
     from diploee.grid.dynamics.events import Event
+    from diploee.grid.dynamics.quality_tests import ModelQuality
     from diploee.grid.dynamics.ride_through_study import RideThroughResult
     from diploee.grid.dynamics.site import Site
     from diploee.reports.drawing.pictures import Picture
@@ -127,6 +128,17 @@ class Run(RunFolder):
                 self.scenario, self.scenario.clock
             )
         return Site.open(self, at, **options)
+
+    def model_quality(self, at: datetime | None = None, **options: Any) -> ModelQuality:
+        """Test the site as a dynamic model at a time, by default that of the peak.
+
+        Arguments as in `Site.open`; `diploee.reports.write_model_quality` makes the
+        page.
+        """
+        from diploee.grid.dynamics.quality_tests import model_quality, peak_time
+
+        at = at or peak_time(self)
+        return model_quality(self, self.site(at, hold=True, **options), at)
 
     def export(
         self,
