@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray
 
+    from diploee.grid.dynamics.quality_tests import ModelQuality
     from diploee.reports.drawing.pictures import Picture
 
 P = ParamSpec("P")
@@ -218,6 +219,7 @@ class Run(RunFolder):
         drives: float = 0.0,
         nominal_hz: float = 60.0,
         state: dynamics.SiteState | None = None,
+        hold: bool = False,
     ) -> dynamics.Site:
         """Open the site for co-simulation; arguments as in `Site.open`."""
         from diploee.grid.dynamics.site import has_stores
@@ -235,7 +237,29 @@ class Run(RunFolder):
             nominal_hz=nominal_hz,
             state=state,
             weather=weather,
+            hold=hold,
         )
+
+    def model_quality(
+        self,
+        at: datetime | None = None,
+        *,
+        settings: Mapping[str, RideThrough] | None = None,
+        drives: float = 0.0,
+        nominal_hz: float = 60.0,
+    ) -> ModelQuality:
+        """Test the site as a dynamic model at a time, by default that of the peak.
+
+        Arguments as in `Site.open`; `diploee.reports.write_model_quality` makes the
+        page.
+        """
+        from diploee.grid.dynamics.quality_tests import model_quality, peak_time
+
+        at = at or peak_time(self)
+        site = self.site(
+            at, settings=settings, drives=drives, nominal_hz=nominal_hz, hold=True
+        )
+        return model_quality(self, site, at)
 
     @checked_arguments
     def export(
