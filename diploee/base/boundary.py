@@ -36,6 +36,18 @@ def import_object(path: str) -> Any:
         ) from None
 
 
+def import_named(module: str) -> str:
+    """Import a module, for what it registers, and return its name."""
+    try:
+        import_module(module)
+    except ImportError as error:
+        raise ValueError(
+            f"can't import {shown(module)} ({one_line(str(error))}); set PYTHONPATH to "
+            "the module's folder"
+        ) from None
+    return module
+
+
 @contextmanager
 def named_errors(
     activity: str, make_error: ErrorMaker, passing: type[Exception] = MemoryError

@@ -468,7 +468,8 @@ class StatefulKind(Kind):
         """Initialize the state: learned and random values."""
 
 
-def _importable(path: str) -> str:
+def check_import_path(path: str) -> str:
+    """Return an import path ``module:Class``, or raise an error if it has none."""
     if not callable(import_object(path)):
         raise ValueError(
             f"expected 'module:Class', found {shown(path)}; name a class that takes a "
@@ -481,7 +482,7 @@ class ImportedKind(Model):
     """A kind that the user names by import path; other keys are its arguments."""
 
     kind: Literal["path"] = default("path", "One of your own, by import path.")
-    path: Annotated[str, AfterValidator(_importable)] = Field(
+    path: Annotated[str, AfterValidator(check_import_path)] = Field(
         description=(
             "Import path, module:Class, of what is made from a setting and the other "
             "keys."

@@ -21,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from diploee.base.boundary import import_named
 from diploee.base.clock import RunClock, fixed_zone, instant_ms, named_zone
 from diploee.base.errors import InputError, one_of
 from diploee.base.measures.voltage import ShortCircuit
@@ -30,6 +31,7 @@ from diploee.base.model import (
     Model,
     Name,
     UtcOffset,
+    check_import_path,
     default,
     optional,
     ranges,
@@ -310,6 +312,12 @@ class Scenario(Model):
         description="Short name; run folders are named after it."
     )
     description: str = default("", "Purpose of the scenario.")
+    # First, as the other keys may name what these modules register
+    modules: tuple[Annotated[str, AfterValidator(import_named)], ...] = default(
+        (),
+        "Your own Python modules to import, which register measures, limits or kinds.",
+        exclude_if=lambda value: not value,
+    )
     facility: Facility = Field(description="The data center.")
     streams: dict[Name, JobStream] = Field(
         default_factory=dict, description="Streams of jobs by name."
@@ -325,6 +333,11 @@ class Scenario(Model):
             "Replicas of served models at batch sizes that a controller chooses, by "
             "name."
         ),
+        exclude_if=lambda value: not value,
+    )
+    loads: tuple[Annotated[str, AfterValidator(check_import_path)], ...] = default(
+        (),
+        "Your own loads, each by its import path, module:Class.",
         exclude_if=lambda value: not value,
     )
     start: Moment = Field(

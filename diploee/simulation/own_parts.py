@@ -115,6 +115,7 @@ def _extension_code(
             yield key, import_object(model.path)
         elif is_extension(type(model)):
             yield getattr(model, "part_of_run", key), type(model)
+    yield from (("load", import_object(path)) for path in scenario.loads)
     yield from (("format", read) for read in inputs.readers if is_extension(read))
     yield from (("measure", measure.open) for measure in MEASURES.values())
     yield from (

@@ -18,6 +18,7 @@ from itertools import chain, pairwise
 
 import numpy as np
 
+from diploee.base.boundary import import_object
 from diploee.base.column_specs import Columns, ValueKind, catalogue, coarsen
 from diploee.base.progress import Update
 from diploee.base.tables import concat
@@ -146,7 +147,8 @@ class Pipeline:
         answers = controller is not None and flexibility is not None
         is_measured = answers or (flexibility is not None and flexibility.is_off)
         untouched = deepcopy(policies)
-        columns, loads = site.columns, site.options.loads
+        columns = site.columns
+        loads = (*map(import_object, scenario.loads), *site.options.loads)
         jobs = JobsLoad(scenario, inputs, site.engine, policies, controller)
         services = plain = None
         opened: list[Load] = [jobs]

@@ -136,6 +136,10 @@ _of_this_process = cache(SweepWorker)
 
 def check_importable(tasks: Iterable[RunTask]) -> None:
     """Raise an error if another process can't import the user's code."""
+    tasks = list(tasks)
+    for name in dict.fromkeys(name for task in tasks for name in task.scenario.modules):
+        if name == "__main__" or find_spec(name) is None:
+            raise InputError(f"modules {name}: worker processes can't import it")
     for part in dict.fromkeys(part for task in tasks for part in task.own):
         module, _, name = part.name.partition(":")
         with suppress(ImportError, ValueError, AttributeError):
@@ -151,6 +155,8 @@ def check_importable(tasks: Iterable[RunTask]) -> None:
 
 def run_task(task: RunTask) -> Outcome:
     """Execute a run in a worker process, which caches shared inputs."""
+    for module in task.scenario.modules:
+        import_module(module)
     for part in task.own:  # registers what no scenario refers to, such as a measure
         import_module(part.name.partition(":")[0])
     return _of_this_process().run(task)

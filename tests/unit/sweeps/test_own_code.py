@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from builders import tiny_library, tiny_run, tiny_scenario
 from sweep_builders import Swept, tiny_sweep
 
+import diploee
 from diploee import run as simulate
 from diploee.base.errors import InputError
 from diploee.metrics import MEASURES
@@ -160,3 +162,59 @@ def test_worker_processes_import_the_modules_of_own_policies_and_measures(
     assert not result.failed
     minutes_of_a_day = 24 * 60  # less those in which the run fills up
     assert 0 < result.frame()["measures.count.n"][0] <= minutes_of_a_day
+
+
+NIGHT_LOAD = """
+import numpy as np
+from diploee.loads import InstanceGroup, InstanceGroupLoad
+from diploee.profiles import flat_profile
+
+class Standby(InstanceGroupLoad):
+    stream, pool = "standby", "bench"
+
+    def __init__(self, scenario, inputs, library):
+        pool_id = scenario.pool_names().index(self.pool)
+        self.n_nodes = scenario.facility.pools[self.pool].n_nodes
+        edges_ms = np.arange(0, scenario.horizon_ms + 1, 3_600_000)
+        none = np.zeros(edges_ms.size - 1, dtype=np.int64)
+        id_ = (none + len(library)).astype(np.int32)
+        busy = none + self.n_nodes
+        group = InstanceGroup(pool_id, edges_ms, busy, 3.0 * busy, id_, none, self)
+        super().__init__([group], library.extended([flat_profile("standby-1kw")]))
+
+    def mean_replicas(self, begin_ms, end_ms):
+        return float(self.n_nodes)
+"""
+
+
+def test_load_and_measure_named_in_a_scenario_run_in_workers_as_objects_do_here(
+    written: Any, tmp_path: Path, swept: Swept
+) -> None:
+    written("", "")
+    (tmp_path / "standby.py").write_text(NIGHT_LOAD)
+    importlib.invalidate_caches()
+    bench = {"facility.pools.bench": {"node_type": "node", "n_nodes": 2}}
+    named = {**bench, "loads": ["standby:Standby"], "modules": ["mine"]}
+    sweep = tiny_sweep(tmp_path, set={"duration": "6 h", **named}, keep="series")
+    result = swept(sweep, executor=partial(run_locally, n_workers=1))
+    of_worker = diploee.open_run(Path(result.target, "runs", result.runs[0].run))
+    here = simulate(
+        tiny_scenario({"duration": "6 h", **bench}),
+        tmp_path / "here",
+        profiles=tiny_library(),
+        loads=[importlib.import_module("standby").Standby],
+    )
+    assert of_worker.facility().equals(here.facility())
+    assert of_worker.metrics["measures"]["count"]["n"] > 0
+    kinds = {part["kind"] for part in of_worker.manifest["own_parts"]}
+    assert kinds == {"load", "measure"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("loads", ["nowhere:Load"]), ("modules", ["nowhere"])]
+)
+def test_own_code_that_can_not_be_imported_is_refused_with_its_key(
+    key: str, value: list[str]
+) -> None:
+    with pytest.raises(InputError, match=rf"{key}.*can't import 'nowhere"):
+        tiny_scenario({key: value})
