@@ -51,7 +51,7 @@ class Load(Protocol):
         ...
 
     @property
-    def banks(self) -> Sequence[InstanceGroup]:
+    def groups(self) -> Sequence[InstanceGroup]:
         """Groups of nodes that play one profile per piece of time."""
         ...
 

@@ -175,7 +175,7 @@ class _Service:
     name: str
     plan: ServicePlan
     planned: PlannedService
-    banks: tuple[InstanceGroup, ...]
+    groups: tuple[InstanceGroup, ...]
     least_w: float
 
     def mean(self, values: Float64Array | Int32Array, span: Span) -> float:
@@ -216,7 +216,7 @@ class _Service:
             return 1.0, 1.0
         middles_ms = [sum(span) / 2 for span in (before, after)]
         earlier, later = np.interp(
-            middles_ms, calendar.nodes_ms, calendar.relative_mean
+            middles_ms, calendar.times_ms, calendar.relative_mean
         )
         return float(earlier), float(later)
 
@@ -242,7 +242,9 @@ class Attribution:
         further: Sequence[Load],
     ) -> None:
         # What each stream of replicas does, and the bank that plays its power.
-        self._replicas = [(bank.of, bank) for load in further for bank in load.banks]
+        self._replicas = [
+            (bank.source, bank) for load in further for bank in load.groups
+        ]
         self._calendars = jobs.calendars
         # Energies of spans, which need no tables of the interval that is written
         self._written, facility = model.at(scenario.resolution_ms), model.facility
@@ -270,7 +272,9 @@ class Attribution:
         for plan, of_plan in zip(plans, service_labels(plans), strict=True):
             for name, planned in zip(of_plan, plan.services, strict=True):
                 number = len(self._services)
-                banks = tuple(bank for bank in services.banks if bank.of is planned)
+                banks = tuple(
+                    bank for bank in services.groups if bank.source is planned
+                )
                 least_w = services.standby_w[number] - self._idle_w[plan.pool_id]
                 least_w *= planned.warm
                 self._services.append(
@@ -427,7 +431,7 @@ class Attribution:
         jobs = segments.take(segments.owner < OF_SERVICES)
         stream = self._stream_of[class_of_owner(jobs.owner)]
         loads = [(name, jobs.take(stream == k)) for k, name in enumerate(streams)]
-        banks = [(s.name, bank) for s in self._services for bank in s.banks]
+        banks = [(s.name, bank) for s in self._services for bank in s.groups]
         banks += [(plan.stream, bank) for plan, bank in self._replicas]
         loads += [(name, bank.within(*span)) for name, bank in banks]
         result: dict[str, Float64Array] = {}
@@ -522,7 +526,7 @@ class Attribution:
     def _gross_means(self, service: _Service, span: Span) -> tuple[float, float, float]:
         """Return a service's `Bank.means` over an interval."""
         power_w, nodes, steady_w = np.sum(
-            [bank.means(self._tables, *span) for bank in service.banks], axis=0
+            [bank.means(self._tables, *span) for bank in service.groups], axis=0
         ).tolist()
         return power_w, nodes, steady_w
 

@@ -126,9 +126,11 @@ class NodeAllocations:
             for service, name in zip(plan.services, labels, strict=True)
         }
         banks = dict[int, InstanceGroup]()
-        for bank in (bank for load in line.loads for bank in load.banks):
-            banks.setdefault(id(bank.of), bank)
-        self.labels = [names.get(key) or bank.of.stream for key, bank in banks.items()]
+        for bank in (bank for load in line.loads for bank in load.groups):
+            banks.setdefault(id(bank.source), bank)
+        self.labels = [
+            names.get(key) or bank.source.stream for key, bank in banks.items()
+        ]
         """Names of services and replicas, the owners of their nodes up to
         `OF_SERVICES`."""
         owners = range(OF_SERVICES - len(banks), OF_SERVICES)
@@ -167,7 +169,7 @@ class NodeAllocations:
         self.played = [_Played(of_jobs, none, of_jobs.n_nodes.astype(np.int64))]
         for load, segments in zip(self._line.loads[1:], parts[1:], strict=True):
             of_load = [
-                self._bank_segments(bank, begin_ms, end_ms) for bank in load.banks
+                self._bank_segments(bank, begin_ms, end_ms) for bank in load.groups
             ]
             if len(segments) != sum(
                 len(of.segments) for of in of_load if of.n_slots.all()
@@ -202,7 +204,7 @@ class NodeAllocations:
         rows = self.held
         of_jobs = (rows.owner >= 0) & (rows.owner < OF_SERVICES - len(self.labels))
         result = [rows.take(of_jobs)]
-        for bank in (bank for load in self._line.loads for bank in load.banks):
+        for bank in (bank for load in self._line.loads for bank in load.groups):
             n_nodes = bank.n_nodes
             first = np.zeros_like(n_nodes) if bank.first is None else bank.first
             (new,) = np.nonzero(
@@ -211,7 +213,7 @@ class NodeAllocations:
             edges_ms = np.append(bank.edges_ms[new], bank.edges_ms[-1])
             pool, owner = (
                 np.full(new.size, k)
-                for k in (bank.pool_id, self._owner_of[id(bank.of)])
+                for k in (bank.pool_id, self._owner_of[id(bank.source)])
             )
             spans = Segments(
                 start_ms=edges_ms[:-1],
@@ -253,7 +255,7 @@ class NodeAllocations:
             else bank.first[piece]
         )
         n_playing = np.abs(bank.weight) if bank.is_flat else bank.n_nodes
-        owner = np.full(len(segments), self._owner_of[id(bank.of)])
+        owner = np.full(len(segments), self._owner_of[id(bank.source)])
         of_slots = (x.astype(np.int64) for x in (first, n_playing[piece]))
         return _Played(replace(segments, owner=owner), *of_slots)
 
@@ -271,7 +273,7 @@ def _allocation_intervals(bank: InstanceGroup, owner: int) -> SlotIntervals:
 
     They cover the reserved nodes, or the maximum number of busy nodes.
     """
-    held = getattr(bank.of, "reserved", None)
+    held = getattr(bank.source, "reserved", None)
     if held is None:
         held = np.full(bank.n_nodes.size, bank.n_nodes.max(initial=0))
     first = np.flatnonzero(np.diff(held, prepend=-1))

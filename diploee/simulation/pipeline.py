@@ -161,7 +161,7 @@ class Pipeline:
         opened += open_loads(loads, scenario, inputs, opened[-1].library, columns)
         further, banks = (
             tuple(opened[n_own:]),
-            [bank for load in opened for bank in load.banks],
+            [bank for load in opened for bank in load.groups],
         )
         declared = {column.name for column in columns}
         columns = catalogue(

@@ -108,7 +108,7 @@ class JobsLoad:
         context = replace(self._context, controller=controller)
         self.cluster = Cluster.of(scenario, engine, chosen, context)
         self.columns: Columns = QUEUE_COLUMNS
-        self.banks: Sequence[InstanceGroup] = ()
+        self.groups: Sequence[InstanceGroup] = ()
         self.ac_profiles: Mapping[int, PowerProfile] = {}
         self._with_levels()
         self.profile_ids = self.profiles_of(range(len(self.streams.classes)))
