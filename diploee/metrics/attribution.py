@@ -368,7 +368,7 @@ class Attribution:
             if name in self._calendars:
                 rates = self._calendars[name]
                 earlier, later = (
-                    float(rates.between(*of).of_pieces.sum()) / (of[1] - of[0])
+                    float(rates.between(*of).segment_integrals.sum()) / (of[1] - of[0])
                     for of in (before, after)
                 )
                 yield from calendar_change(name, pool, (earlier, later), power_w)

@@ -25,7 +25,7 @@ from diploee.schedule.execution_intervals import (
     RUN,
     ExecutionIntervals,
     PreemptiveSchedule,
-    runs_of,
+    execution_intervals,
 )
 from diploee.schedule.job_table import JobTable
 from diploee.schedule.started import NEVER_MS, Schedule
@@ -111,7 +111,7 @@ class FlexibleJobs:
         in_time = ended & (due_ms >= 0) & (due_ms <= self._horizon_ms)
         in_time &= schedule.end_ms <= due_ms
         self._in_time[nth] += int(np.count_nonzero(in_time))
-        runs = runs_of(schedule)
+        runs = execution_intervals(schedule)
         if not undisturbed:
             self._count(schedule, runs)
             self._keep_largest(schedule, runs)

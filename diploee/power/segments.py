@@ -151,7 +151,7 @@ def absent_nodes(scenario: Scenario) -> Segments | None:
     rows = [
         (time_ms, pool_id, n_nodes)
         for pool_id, (pool, stand) in enumerate(
-            zip(pools, scenario.standing_nodes().values(), strict=True)
+            zip(pools, scenario.installed_nodes().values(), strict=True)
         )
         for time_ms, n_nodes in (*stand.added, (horizon_ms, pool.n_nodes - stand.most))
     ]

@@ -453,10 +453,10 @@ class Scenario(Model):
         """Start of the run in the facility's time zone."""
         return self.start.replace(tzinfo=self.facility.zone)
 
-    def standing_nodes(self) -> dict[str, InstalledNodes]:
+    def installed_nodes(self) -> dict[str, InstalledNodes]:
         """Return the installed nodes over the run, by pool."""
         return {
-            name: pool.standing(self.clock)
+            name: pool.installed(self.clock)
             for name, pool in self.facility.pools.items()
         }
 

@@ -184,7 +184,7 @@ class Pool(Model):
         """Number of nodes of the first phase, or all nodes without phases."""
         return self.phases[0].n_nodes if self.phases else self.n_nodes
 
-    def standing(self, clock: RunClock) -> InstalledNodes:
+    def installed(self, clock: RunClock) -> InstalledNodes:
         """Return the number of installed nodes over the run."""
         if self.phases is None:
             return InstalledNodes(self.n_nodes)

@@ -109,7 +109,7 @@ class NodeAllocations:
         group = (layout.size("rack") if layout and by_rack else None) or GROUP
         self._pools = [
             PlacedPool(
-                scenario.standing_nodes()[name],
+                scenario.installed_nodes()[name],
                 pool.n_nodes,
                 scenario.clock.begin_ms,
                 facility.node_type_of(name).n_gpus * (pool.allocate == "gpus"),

@@ -379,7 +379,7 @@ def _never_installed(facility: Facility) -> Iterator[str]:
 
 def _built_at_once(facility: Facility, clock: RunClock) -> Iterator[str]:
     for name, pool in facility.pools.items():
-        for time_ms, n_nodes in pool.standing(clock).added:
+        for time_ms, n_nodes in pool.installed(clock).added:
             yield (
                 f"facility.pools.{name}.phases: {n_nodes:,} nodes start in one "
                 f"instant, {clock.wall.at(time_ms):%Y-%m-%d %H:%M}, where a site adds "
@@ -433,7 +433,7 @@ def overfull_pools(
     The streams must have been resolved.
     """
     for name, pool in facility.pools.items():
-        first = pool.standing(clock).first
+        first = pool.installed(clock).first
         nodes = streams.asked_nodes(name) / facility.slots_per_node(name)
         if first and nodes > first * (1 + SHORTFALL):
             wait_h, days = (
@@ -456,7 +456,7 @@ def _off_target(
 ) -> Iterator[str]:
     for name, pool in facility.pools.items():
         expected, queue = streams.run_utilization(name), queues[name]
-        stand_ms = pool.standing(clock).node_ms(clock.horizon_ms)
+        stand_ms = pool.installed(clock).node_ms(clock.horizon_ms)
         reached = queue.node_ms / (stand_ms * facility.slots_per_node(name))
         off = (
             f"pool '{name}': simulated utilization {reached:.4f} is "

@@ -71,7 +71,7 @@ def starts(
     """Return the jobs that start and when, in the order in which they do."""
     pools = {"p": Pool(node_type="any", n_nodes=standing.most)}
     own = {"p": SCHEDULERS.read(policy).open()}
-    cluster = Cluster(pools, horizon_ms, engine, own, standing={"p": standing})
+    cluster = Cluster(pools, horizon_ms, engine, own, installed={"p": standing})
     found, n_done = [], 0
     for edge_ms in sorted({*(cut for cut in cuts_ms if cut < horizon_ms), horizon_ms}):
         stop = int(np.searchsorted(jobs.submit_ms, edge_ms))

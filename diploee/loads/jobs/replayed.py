@@ -343,7 +343,7 @@ class ReplayedJobs(JobSource):
         0 means unknown.
         """
         asked = records.requested_ms > 0
-        if self._frame.asks_log:
+        if self._frame.uses_logged_estimates:
             if not asked.any():
                 raise self._error(
                     f": the scheduler of pool '{self._frame.pool}' has estimate: "

@@ -74,7 +74,7 @@ class JobStreams:
         If nodes are added during the run, the number applies to the run's start.
         """
         clock = self._scenario.clock
-        standing = self._scenario.facility.pools[pool].standing(clock)
+        standing = self._scenario.facility.pools[pool].installed(clock)
         mean = standing.node_ms(clock.horizon_ms) / clock.horizon_ms
         asked = sum(
             source.asked_nodes for source in self._sources if source.pool == pool
@@ -157,7 +157,7 @@ def _source(
         from diploee.loads.jobs.replayed import ReplayedJobs
 
         return ReplayedJobs(spec, frame, builder, inputs.logs[frame.name])
-    if frame.asks_log:
+    if frame.uses_logged_estimates:
         raise WorkloadError(
             f"streams.{frame.name}: the scheduler of pool '{frame.pool}' has "
             "estimate: logged, but only jobs of a replay have a log; give estimate: "

@@ -10,7 +10,11 @@ import numpy as np
 from diploee.base.units import MS_PER_H
 from diploee.loads.jobs.streams import JobStreams
 from diploee.loads.jobs.training_phases import TrainingPhase
-from diploee.schedule.execution_intervals import RUN, ExecutionIntervals, runs_of
+from diploee.schedule.execution_intervals import (
+    RUN,
+    ExecutionIntervals,
+    execution_intervals,
+)
 from diploee.schedule.job_table import JobTable
 from diploee.schedule.started import Schedule
 
@@ -44,7 +48,7 @@ class SynchronousMetrics:
     def add(self, started: Schedule) -> None:
         """Add the jobs that started in a window, or their execution intervals."""
         started = started.take(started.jobs.synchronous_id > 0)
-        runs = runs_of(started)
+        runs = execution_intervals(started)
         for nth in range(len(runs)):
             self._add(started.jobs, runs.take(slice(nth, nth + 1)), started.horizon_ms)
 

@@ -440,7 +440,7 @@ def _batch_class(
         )
     always = DurationModel(quantiles_s={0: run_s, 1: run_s})
     timed = job_class.model_copy(update={"duration": always})
-    profile_ids = builder.on_nodes((builder.index_of(batch),), frame)
+    profile_ids = builder.adapted_to_nodes((builder.index_of(batch),), frame)
     return StreamClass(frame.name, timed, profile_ids)
 
 

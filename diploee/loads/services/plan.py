@@ -73,8 +73,8 @@ class ServicePlanner:
             scenario.seed,
         )
         pools = scenario.facility.pools
-        self.standing, self.horizon_ms = (
-            pools[spec.pool].standing(clock),
+        self.installed, self.horizon_ms = (
+            pools[spec.pool].installed(clock),
             clock.horizon_ms,
         )
         self.rates = request_rates(scenario, name, inputs.traces)
@@ -101,10 +101,10 @@ class ServicePlanner:
         # Start of each phase, and the nodes of each service in it, shape (S,)
         self.phases_ms = [
             clock.begin_ms,
-            *(time_ms for time_ms, _ in self.standing.added),
+            *(time_ms for time_ms, _ in self.installed.added),
         ]
         self.nodes = _reserved_nodes_by_phase(
-            spec, self.standing, self.phases_ms, self.capacities
+            spec, self.installed, self.phases_ms, self.capacities
         )
         first = next(
             nodes for nodes in self.nodes if nodes.any() or nodes is self.nodes[-1]
@@ -221,7 +221,7 @@ class ServicePlanner:
             ):
                 needed = self.rules[row].needed(cut_rps, n_max)
                 node_ms += service.nodes_per_instance * float(needed @ np.diff(cut_ms))
-        return node_ms / self.standing.node_ms(self.horizon_ms)
+        return node_ms / self.installed.node_ms(self.horizon_ms)
 
     def _occupancy(self, served: list[ServedRequests]) -> float:
         """Return the fraction of the pool's installed node time used by instances."""
@@ -232,9 +232,9 @@ class ServicePlanner:
                 self.spec.services.values(), served, strict=True
             )
         )
-        installed_s = self.standing.most * float(served[0].step_s.sum())
-        if self.standing.added:
-            installed_s = self.standing.node_ms(self.horizon_ms) / MS_PER_S
+        installed_s = self.installed.most * float(served[0].step_s.sum())
+        if self.installed.added:
+            installed_s = self.installed.node_ms(self.horizon_ms) / MS_PER_S
         return node_s / installed_s
 
     def match(self, tolerance: float) -> tuple[float, int, str]:

@@ -30,7 +30,7 @@ from diploee.base.jit import njit
 from diploee.base.rng import named_rng as random_stream
 from diploee.base.tables import Float32Array, Float64Array, Int64Array
 from diploee.base.units import MS_PER_H, MS_PER_S
-from diploee.loads.jobs.rates import hourly_rates, line_through_means
+from diploee.loads.jobs.rates import hourly_rates, line_with_means
 from diploee.loads.services.request_trace import (
     RequestTrace,
     step_edges_ms,
@@ -285,8 +285,7 @@ def request_rates(
         means_rps = np.average(rates_rps, axis=1, weights=in_run_ms)
         mean_rps = float(means_rps.sum())
         curves = [
-            line_through_means(edges_ms, trace_rps / mean_rps)
-            for trace_rps in rates_rps
+            line_with_means(edges_ms, trace_rps / mean_rps) for trace_rps in rates_rps
         ]
         times_ms, relative = curves[0][0], np.stack([values for _, values in curves])
         fractions = tuple((means_rps / mean_rps).tolist())
@@ -301,10 +300,10 @@ def request_rates(
         fluctuation.correlation_time_s if fluctuation else None
     )
     sample_times_ms = _random_times_ms(clock, seed, name, spacing_s)
-    installed = scenario.facility.pools[spec.pool].standing(clock)
+    installed = scenario.facility.pools[spec.pool].installed(clock)
     try:
         calendar = hourly_rates(
-            spec.calendar, clock, seed, "requests", name, standing=installed
+            spec.calendar, clock, seed, "requests", name, installed=installed
         )
     except WorkloadError as error:
         raise WorkloadError(f"request_streams.{name}.{error}") from error

@@ -30,7 +30,7 @@ NEVER_MS = np.iinfo(np.int64).max
 
 
 class ScalingRules(NamedTuple):
-    """Rules for the number of instances of a service, and for requests above capacity."""
+    """Rules that scale a service's instances, and handle requests above capacity."""
 
     max_rate_rps: float  # rate per instance in Eq. 4 [1/s]
     # Highest rate that an instance completes [1/s]; infinite if it serves all
@@ -307,7 +307,10 @@ def _serve_interval(
     now_ms: int,
     next_ms: int,
 ) -> tuple[int, float, float, float]:
-    """Return an interval's end [ms], served and rejected rates [1/s], and end backlog."""
+    """Return an interval's end [ms], served and rejected rates [1/s] and backlog.
+
+    The backlog is that at the end of the interval.
+    """
     is_enough = rate <= 0 or (serving > 0 and _suffice(serving, rate, instance_rps))
     capacity = serving * instance_rps if serving > 0 else 0.0
     if not (drain_s > 0 and (backlog > 0 or not is_enough)):

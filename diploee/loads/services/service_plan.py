@@ -180,7 +180,11 @@ class ServicePlan:
 
 
 def service_labels(plans: Sequence[ServicePlan]) -> list[tuple[str, ...]]:
-    """Return the services' labels in results, with the stream's name if names repeat."""
+    """Return the labels of services in results.
+
+    A label is the service's name, preceded by the stream's if two services share a
+    name.
+    """
     all_names = [service.name for plan in plans for service in plan.services]
     if len(set(all_names)) == len(all_names):
         return [tuple(service.name for service in plan.services) for plan in plans]
