@@ -89,7 +89,7 @@ NEVER_MS = 2**62
 """Time of an event that never happens [ms]."""
 
 N_RUNNING, FREE_NODES, N_EXPECTED = range(3)
-"""Indices into the state of a pool: entries of its heap, free nodes, expected ends."""
+"""Indices into the state of a pool: heap entries, free nodes, expected ends."""
 
 
 class PoolHeap(NamedTuple):

@@ -24,7 +24,7 @@ from diploee.base.tables import concat
 from diploee.base.units import MS_PER_DAY, MS_PER_S
 from diploee.facility.base import POWER, Block, Stages, concatenate_blocks
 from diploee.facility.before_stores import BeforeStores, first_store_index
-from diploee.loads.base import Load, Loads, open_loads, refuse_overfull
+from diploee.loads.base import Load, Loads, check_free_nodes, open_loads
 from diploee.loads.jobs.load import JobsLoad, JobWindow
 from diploee.loads.services.instance_groups import beyond_idle_w
 from diploee.loads.services.load import ServicesLoad
@@ -96,7 +96,7 @@ class LowerEnd:
         started, own = window.started, class_of_owner(window.segments.owner)
         large = started.take(np.isin(started.jobs.class_id, self._classes))
         of_run = window.segments.take(np.isin(own, self._classes))
-        played = self._lower.lowered(large).segments, of_run
+        played = self._lower.lower(large).segments, of_run
         for (*_, active), segments in zip(self._draws, played, strict=True):
             active.drop_before(self._end_ms)
             active.add(segments)
@@ -181,7 +181,7 @@ class Pipeline:
             scenario.facility.node_type_of(p).idle_power_w
             for p in scenario.facility.pools
         ]
-        jobs.beside_w = lambda time_ms: beyond_idle_w(
+        jobs.other_loads_w = lambda time_ms: beyond_idle_w(
             banks, model.tables, idle_w, time_ms, scenario.horizon_ms
         )
         if is_measured:
@@ -356,7 +356,7 @@ class Pipeline:
             n_threads=n_threads,
             block_intervals=block_intervals,
         ):
-            refuse_overfull(self.further, power, self.scenario)
+            check_free_nodes(self.further, power, self.scenario)
             for begin_ms in range(power.t0_ms, power.end_ms, most_ms):
                 part = power.part(begin_ms, min(begin_ms + most_ms, power.end_ms))
                 block = device_block(part, self.model.facility)

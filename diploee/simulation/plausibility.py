@@ -77,7 +77,7 @@ def run_warnings(line: Pipeline, inputs: Inputs, metrics: dict[str, Any]) -> lis
         *_above_contract(metrics.get("poi") or {}),
         *_never_installed(facility),
         *_built_at_once(facility, clock),
-        *_omitted_jobs(jobs.streams.left_out()),
+        *_omitted_jobs(jobs.streams.dropped_jobs()),
         *_off_target(facility, clock, jobs.streams, jobs.queues),
         *_overload(metrics),
         *_idle_weather(facility),
@@ -478,11 +478,11 @@ def _off_target(
             )
         elif reached > expected * (1 + SHORTFALL):
             left_over = (
-                f"{queue.left_over:,} jobs that the warm-up left in the queue start "
-                "in it"
+                f"{queue.n_from_warm_up:,} jobs that the warm-up left in the queue "
+                "start in it"
             )
             yield f"{off} above {expected:.4f}: {left_over}"
-        elif queue.unstarted > max(UNSTARTED * queue.submitted, queue.left_over):
+        elif queue.unstarted > max(UNSTARTED * queue.submitted, queue.n_from_warm_up):
             yield (
                 f"pool '{name}': {queue.unstarted:,} of {queue.submitted:,} jobs "
                 "never started; the queue grows faster than the pool works it off"

@@ -18,7 +18,7 @@ from diploee.facility.base import POWER
 from diploee.loads.inputs import Inputs
 from diploee.loads.jobs import StreamClass, StreamMatch, Utilization
 from diploee.loads.jobs.load import simulations
-from diploee.loads.jobs.lowering import PiecesOf, lower_jobs
+from diploee.loads.jobs.lowering import GetSections, lower_jobs
 from diploee.loads.jobs.streams import JobStreams
 from diploee.power.blocks import Method, PowerBlock, device_block, power_stream
 from diploee.power.segments import Segments
@@ -46,7 +46,7 @@ class Workload:
     # By `profile_id`: those given, then those that the streams made
     library: ProfileLibrary
     # Gives what a synchronous job plays, by class and number
-    pieces_of: PiecesOf | None = None
+    pieces_of: GetSections | None = None
 
 
 WINDOW_DRAWS = 28
@@ -103,7 +103,7 @@ def job_segments(
     schedule: Schedule,
     library: ProfileLibrary,
     scenario: Scenario,
-    pieces_of: PiecesOf | None = None,
+    pieces_of: GetSections | None = None,
 ) -> Segments:
     """Convert the jobs of a schedule to segments of power profiles.
 

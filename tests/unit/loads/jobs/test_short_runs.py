@@ -93,7 +93,9 @@ def test_request_rate_is_that_of_warm_up_and_run() -> None:
     keys["request_streams.chat.calendar"] = {"day_of_week": WEEKDAYS}
     scenario = serving_scenario(keys)
     line = hourly_rates(scenario.request_streams["chat"].calendar, scenario.clock)
-    assert line.segment_integrals.sum() / scenario.clock.simulated_ms == pytest.approx(1)
+    assert line.segment_integrals.sum() / scenario.clock.simulated_ms == pytest.approx(
+        1
+    )
 
 
 def test_work_that_the_warm_up_left_is_warned_of_as_too_much(tmp_path: Path) -> None:
