@@ -217,7 +217,7 @@ def check_free_nodes(
     Jobs and services are planned without regard to these loads.
     """
     for k, (name, pool) in enumerate(scenario.facility.pools.items() if loads else ()):
-        installed = power.standing_nodes
+        installed = power.installed_nodes
         n_nodes = np.broadcast_to(
             pool.n_nodes if installed is None else installed[k], power.n_intervals
         )

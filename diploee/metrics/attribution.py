@@ -41,11 +41,11 @@ from diploee.metrics.changes import Span
 from diploee.power.blocks import PowerModel
 from diploee.power.direct import add_directly, energies_within
 from diploee.power.segments import (
-    OF_SERVICES,
+    SERVICE_OWNER,
     Segments,
-    class_of_owner,
-    job_of_owner,
     node_slots,
+    owner_class,
+    owner_job,
 )
 from diploee.profiles.profile import PowerBoundary
 from diploee.scenario.models import Scenario
@@ -250,7 +250,7 @@ class Attribution:
         self._written, facility = model.at(scenario.resolution_ms), model.facility
         is_same = model.tables.has_same_grids(model.library, scenario.resolution_ms)
         self._tables = (model if is_same else self._written).tables
-        self._standing = model.standing_nodes
+        self._installed_nodes = model.installed_nodes
         self._idle_w = np.array(
             [facility.node_type_of(pool).idle_power_w for pool in facility.pools]
         )
@@ -362,7 +362,7 @@ class Attribution:
             first = _first(rows)
             of_job_w = np.add.reduceat(self._net_w(rows, span), first)
             started = rows.start_ms[first] > since_ms
-            stream = self._stream_of[class_of_owner(rows.owner[first])]
+            stream = self._stream_of[owner_class(rows.owner[first])]
             np.add.at(powers_w, stream[started], of_job_w[started])
         for (name, pool), power_w in zip(self._streams, powers_w.tolist(), strict=True):
             if name in self._calendars:
@@ -380,7 +380,7 @@ class Attribution:
         """
         jobs = _segments_by_job(segments, span)
         of_job_w, nodes = self._mean_w(jobs, span)
-        stream, size = self._stream_of[class_of_owner(jobs.owner)], len(self._streams)
+        stream, size = self._stream_of[owner_class(jobs.owner)], len(self._streams)
         counts = np.bincount(stream[_first(jobs)], minlength=size).tolist()
         jobs_w = np.bincount(stream, of_job_w, size).tolist()
         n_idle = float(self._nodes_over(span).sum()) - float(nodes.sum())
@@ -428,8 +428,8 @@ class Attribution:
         must include all segments of jobs that overlap the block.
         """
         span, streams = (block.t0_ms, block.end_ms), [name for name, _ in self._streams]
-        jobs = segments.take(segments.owner < OF_SERVICES)
-        stream = self._stream_of[class_of_owner(jobs.owner)]
+        jobs = segments.take(segments.owner < SERVICE_OWNER)
+        stream = self._stream_of[owner_class(jobs.owner)]
         loads = [(name, jobs.take(stream == k)) for k, name in enumerate(streams)]
         banks = [(s.name, bank) for s in self._services for bank in s.groups]
         banks += [(plan.stream, bank) for plan, bank in self._replicas]
@@ -445,7 +445,7 @@ class Attribution:
 
     def _nodes_over(self, span: Span) -> Float64Array:
         """Return the mean installed nodes of each pool, shape (pools,)."""
-        return self._standing(span[0], span[1] - span[0], 1)[:, 0]
+        return self._installed_nodes(span[0], span[1] - span[0], 1)[:, 0]
 
     def _job_changes(
         self, segments: Segments, before: Span, after: Span
@@ -458,7 +458,7 @@ class Attribution:
         first = _first(rows)
         started = rows.start_ms[first] > before[0]
         ended = np.maximum.reduceat(rows.end_ms, first) < after[1]
-        stream = self._stream_of[class_of_owner(rows.owner[first])]
+        stream = self._stream_of[owner_class(rows.owner[first])]
         of_job_w = np.add.reduceat(change_w, first)
         ran_on = self._phase_changes(rows, first, before[0], of_job_w < 0)
         did = np.where(started | ended, 2 * ended + started, ran_on)
@@ -475,7 +475,7 @@ class Attribution:
             most = np.flatnonzero(group == k)[np.abs(of_part_w).argmax()]
             row = first[most]
             largest = {
-                "job_id": int(job_of_owner(rows.owner[row])),
+                "job_id": int(owner_job(rows.owner[row])),
                 "n_nodes": -(
                     -int(rows.n_nodes[row]) // int(self._slots[rows.pool_id[row]])
                 ),
@@ -550,7 +550,7 @@ class Attribution:
 def _segments_by_job(segments: Segments, span: Span) -> Segments:
     """Return the segments of jobs that overlap an interval, sorted by job and time."""
     overlaps = (segments.start_ms < span[1]) & (segments.end_ms > span[0])
-    rows = segments.take(overlaps & (segments.owner < OF_SERVICES))
+    rows = segments.take(overlaps & (segments.owner < SERVICE_OWNER))
     return rows.take(np.lexsort((rows.start_ms, rows.owner)))
 
 

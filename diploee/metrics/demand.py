@@ -98,30 +98,30 @@ class FacilityMetrics:
         self._step_ms = step_ms
         self.power_w = Distribution()
         self.utilization = Distribution()
-        self._busy = self._standing = 0.0  # sums over intervals
+        self._busy = self._installed = 0.0  # sums over intervals
 
     def add(
         self,
         power_w: Float64Array,
         utilization: Float64Array,
-        standing_nodes: Float64Array | None = None,
+        installed_nodes: Float64Array | None = None,
     ) -> None:
         """Add intervals with mean power [W] and node occupancy, shape (B,).
 
         If the number of installed nodes changes, occupancy is undefined while it is 0.
         """
         self.power_w.add(power_w)
-        if standing_nodes is not None:
-            self._busy += float(utilization @ standing_nodes)
-            self._standing += float(standing_nodes.sum())
-            utilization = utilization[standing_nodes > 0]
+        if installed_nodes is not None:
+            self._busy += float(utilization @ installed_nodes)
+            self._installed += float(installed_nodes.sum())
+            utilization = utilization[installed_nodes > 0]
         self.utilization.add(utilization)
 
     def blocks(self) -> dict[str, Any]:
         """Return the `power` and `utilization` blocks."""
         result = _utilization_metrics(self.utilization)
-        if self._standing:
-            result["mean"] = self._busy / self._standing
+        if self._installed:
+            result["mean"] = self._busy / self._installed
         return {
             "power": power_metrics(self.power_w, self._step_ms, self._rated_power_w),
             "utilization": result,

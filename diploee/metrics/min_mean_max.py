@@ -19,7 +19,7 @@ from diploee.loads.jobs.load import JobWindow
 from diploee.loads.jobs.queue import QueueLength
 from diploee.power.blocks import PowerModel
 from diploee.power.direct import add_directly
-from diploee.power.segments import ActiveSegments, class_of_owner, node_occupancy
+from diploee.power.segments import ActiveSegments, node_occupancy, owner_class
 
 _QUANTITIES = {"power": "_mw", "busy_nodes": "", "utilization": "", "queued_jobs": ""}
 
@@ -91,7 +91,7 @@ class Aggregates:
     def _class_values(self, block: Block) -> Float64Array:
         """Return the quantities per class, shape (quantities, classes, B)."""
         rows, size = self._active.within(block.t0_ms, block.end_ms), len(self._queues)
-        rows = replace(rows, pool_id=class_of_owner(rows.owner).astype(np.int16))
+        rows = replace(rows, pool_id=owner_class(rows.owner).astype(np.int16))
         energy_j = np.zeros((size, len(block)))
         add_directly(rows, self._model.tables, block.t0_ms, energy_j)
         at_start, mean = node_occupancy(

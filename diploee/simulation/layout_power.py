@@ -41,7 +41,7 @@ from diploee.power.blocks import (
     device_block,
     power_stream,
 )
-from diploee.power.segments import OF_SERVICES, Segments, owner_of_jobs, sorted_by_start
+from diploee.power.segments import SERVICE_OWNER, Segments, job_owners, sorted_by_start
 from diploee.runs.folder import check_not_in_run, run_files
 from diploee.runs.parquet_files import timestamps
 from diploee.scenario.layout import LEVELS, Layout, Level, node_groups
@@ -132,8 +132,8 @@ class NodeAllocations:
             names.get(key) or bank.source.stream for key, bank in banks.items()
         ]
         """Names of services and replicas, the owners of their nodes up to
-        `OF_SERVICES`."""
-        owners = range(OF_SERVICES - len(banks), OF_SERVICES)
+        `SERVICE_OWNER`."""
+        owners = range(SERVICE_OWNER - len(banks), SERVICE_OWNER)
         self._owner_of = dict(zip(banks, owners, strict=True))
         self._stretches = [
             (bank.pool_id, _allocation_intervals(bank, self._owner_of[key]))
@@ -163,7 +163,7 @@ class NodeAllocations:
         started, of_jobs = self._started, parts[0]
         assert started is not None
         jobs, (start_ms, ends_ms, n_slots, pool_id) = started.jobs, started.occupied()
-        owner = owner_of_jobs(jobs.job_id, jobs.class_id)[started.of_energy]
+        owner = job_owners(jobs.job_id, jobs.class_id)[started.of_energy]
         result = [(pool_id, SlotIntervals(start_ms, ends_ms, n_slots, owner))]
         none = np.zeros(len(of_jobs), dtype=np.int64)
         self.played = [_Played(of_jobs, none, of_jobs.n_nodes.astype(np.int64))]
@@ -202,7 +202,7 @@ class NodeAllocations:
     def remaining(self) -> HeldNodes:
         """Return allocations of unfinished jobs, and of all services and replicas."""
         rows = self.held
-        of_jobs = (rows.owner >= 0) & (rows.owner < OF_SERVICES - len(self.labels))
+        of_jobs = (rows.owner >= 0) & (rows.owner < SERVICE_OWNER - len(self.labels))
         result = [rows.take(of_jobs)]
         for bank in (bank for load in self._line.loads for bank in load.groups):
             n_nodes = bank.n_nodes

@@ -44,7 +44,7 @@ from diploee.power.segments import (
     ActiveSegments,
     Segments,
     absent_nodes,
-    class_of_owner,
+    owner_class,
 )
 from diploee.profiles.flat import FLAT_WORKLOAD
 from diploee.profiles.library import ProfileLibrary
@@ -93,7 +93,7 @@ class LowerEnd:
         jobs.sinks.append(self._take)
 
     def _take(self, window: JobWindow) -> None:
-        started, own = window.started, class_of_owner(window.segments.owner)
+        started, own = window.started, owner_class(window.segments.owner)
         large = started.take(np.isin(started.jobs.class_id, self._classes))
         of_run = window.segments.take(np.isin(own, self._classes))
         played = self._lower.lower(large).segments, of_run

@@ -21,7 +21,7 @@ from diploee.base.tables import (
     concat,
     repeated,
 )
-from diploee.power.segments import Segments, node_slots, owner_of_jobs
+from diploee.power.segments import Segments, job_owners, node_slots
 from diploee.profiles.flat import FLAT_ID, FLAT_POWER_W
 from diploee.profiles.library import ProfileLibrary
 from diploee.profiles.looping import find_phases, played_sections
@@ -226,7 +226,7 @@ def lower_jobs(
         profile_id=sections.profile_id,
         offset_ms=sections.offset_ms,
         weight=sections.weight,
-        owner=owner_of_jobs(jobs.job_id, jobs.class_id)[job],
+        owner=job_owners(jobs.job_id, jobs.class_id)[job],
     )
     # Ends are cut at the horizon; segments that ended before the run are dropped.
     is_in_run = segments.end_ms > np.maximum(segments.start_ms, 0)

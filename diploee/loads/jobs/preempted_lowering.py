@@ -20,7 +20,7 @@ from diploee.loads.jobs.lowering import (
     job_sections,
     split_lengths,
 )
-from diploee.power.segments import Segments, owner_of_jobs
+from diploee.power.segments import Segments, job_owners
 from diploee.profiles.derived import CapLevels, CappedProfile, WorkKind
 from diploee.profiles.flat import FLAT_DURATION_MS, FLAT_ID, FLAT_POWER_W, flat_profile
 from diploee.profiles.library import Entry, ProfileLibrary
@@ -203,7 +203,7 @@ def _running_segments(
         profile_id=variant_id,
         offset_ms=np.maximum(np.minimum(offset_ms, latest_ms), 0),
         weight=sections.weight[section_row] * node_fraction,
-        owner=owner_of_jobs(jobs.job_id, jobs.class_id)[job],
+        owner=job_owners(jobs.job_id, jobs.class_id)[job],
     )
     return JobLoad(segments, interval_row, len(intervals))
 
@@ -233,6 +233,6 @@ def _stopped_segments(
         profile_id=np.full(interval_row.size, library.ids.index(FLAT_ID)),
         offset_ms=np.zeros(interval_row.size, dtype=np.int64),
         weight=intervals.power_w[interval_row] / FLAT_POWER_W,
-        owner=owner_of_jobs(jobs.job_id, jobs.class_id)[job],
+        owner=job_owners(jobs.job_id, jobs.class_id)[job],
     )
     return JobLoad(segments, interval_row, len(intervals))

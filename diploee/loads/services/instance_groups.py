@@ -38,7 +38,7 @@ from diploee.loads.services.samples import PROVENANCE, repeating_samples
 from diploee.loads.services.service_plan import PlannedService, ServicePlan
 from diploee.power.direct import EnergyTables, energies_within, steady_energies_within
 from diploee.power.node_ac import ac_profile_w
-from diploee.power.segments import OF_SERVICES, Segments, sorted_by_start
+from diploee.power.segments import SERVICE_OWNER, Segments, sorted_by_start
 from diploee.profiles.derived import capped_power_w, cpu_power_w
 from diploee.profiles.library import ProfileLibrary
 from diploee.profiles.profile import PowerProfile
@@ -215,7 +215,7 @@ class InstanceGroup(Brief):
             profile_id=self.profile_id[rows],
             offset_ms=self.offset_ms[rows].astype(np.int64),
             weight=self.weight[rows].astype(np.float64),
-            owner=np.full(rows.size, OF_SERVICES),
+            owner=np.full(rows.size, SERVICE_OWNER),
         )
 
 
