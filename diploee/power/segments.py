@@ -33,8 +33,8 @@ class Segments(Table):
     # Position in the profile at the segment's start [ms]
     offset_ms: Int64Array = column("int64")
     weight: Float64Array = column("float64")  # factor on the profile's power
-    # Owner: a job's number and class as in `job_owners`, or `SERVICE_OWNER`. Segments that
-    # start at the same time are summed in the order of their owners
+    # Owner: a job's number and class as in `job_owners`, or `SERVICE_OWNER`. Segments
+    # that start at the same time are summed in the order of their owners
     owner: Int64Array = column("int64", default=0)
 
 

@@ -417,7 +417,7 @@ class Transient:
         """
         return self._latest_ms if self._filling else min(self._end_ms, self._latest_ms)
 
-    def see(self, started: Schedule, until_ms: int) -> None:
+    def update(self, started: Schedule, until_ms: int) -> None:
         """Add the jobs that started since the last call and before a time [ms]."""
         if not self._filling:
             return

@@ -107,7 +107,7 @@ class JobsLoad:
             _policy_context(scenario, self.streams, levels, inputs.signals),
             service_power_w=lambda time_ms: weak_self.other_loads_w(time_ms),
         )
-        self.streams.settle(simulations(scenario, policies, self._context))
+        self.streams.set_job_counts(simulations(scenario, policies, self._context))
         context = replace(self._context, controller=controller)
         self.cluster = Cluster.of(scenario, engine, chosen, context)
         self.columns: Columns = QUEUE_COLUMNS
@@ -271,7 +271,7 @@ class JobsLoad:
     def _count_window(self, window: JobWindow) -> None:
         """Add a window to the queue metrics and counters."""
         jobs, started = window.submitted, window.started
-        self.transient.see(started, window.end_ms)
+        self.transient.update(started, window.end_ms)
         if self._synchronous is not None:
             self._synchronous.add(started)
         submit_ms, start_ms = jobs.submit_ms, started.start_ms[started.first]

@@ -102,7 +102,7 @@ class ReplayedJobs(JobSource):
         )
         return node_ms * self.spec.rate_factor / (self._n_days * MS_PER_DAY)
 
-    def settle(self, simulated: Utilization | None) -> None:  # noqa: ARG002
+    def set_job_count(self, simulated: Utilization | None) -> None:  # noqa: ARG002
         """Align the log with the run."""
         clock = self._frame.clock
         self._first_ms, self._period_ms = self._first_and_period_ms()

@@ -160,7 +160,7 @@ class StreamMatch(Brief):
 class JobSource(ABC):
     """Source of the jobs of one stream.
 
-    Call `settle`, then `draws` repeatedly, then `match`.
+    Call `set_job_count`, then `draws` repeatedly, then `match`.
     """
 
     kind: str  # name of the source in `StreamMatch.match`
@@ -186,7 +186,7 @@ class JobSource(ABC):
     def asked_nodes(self) -> float:
         """Mean number of nodes occupied if each job started at its submission."""
 
-    def settle(self, simulated: Utilization | None) -> None:  # noqa: B027
+    def set_job_count(self, simulated: Utilization | None) -> None:  # noqa: B027
         """Determine the number of submitted jobs.
 
         `simulated` is required for ``match: simulated``.

@@ -93,7 +93,7 @@ class JobStreams:
             source.run_utilization for source in self._sources if source.pool == pool
         )
 
-    def settle(self, simulated: Mapping[str, Utilization]) -> None:
+    def set_job_counts(self, simulated: Mapping[str, Utilization]) -> None:
         """Determine the number of jobs that each stream submits.
 
         `simulated` maps each stream with ``match: simulated`` to a function that
@@ -101,7 +101,7 @@ class JobStreams:
         stream's pool.
         """
         for source in self._sources:
-            source.settle(simulated.get(source.name))
+            source.set_job_count(simulated.get(source.name))
 
     def windows(self, spans_per_window: int) -> Iterator[JobTable]:
         """Yield the jobs window by window, each of `spans_per_window` draw spans.

@@ -136,7 +136,7 @@ class SyntheticJobs(JobSource):
             return self._stream.target_utilization * self._frame.mean_nodes
         return self.jobs_per_day * self._node_ms_per_job() / MS_PER_DAY
 
-    def settle(self, simulated: Utilization | None) -> None:
+    def set_job_count(self, simulated: Utilization | None) -> None:
         """Set the daily job count, given or matched to the target."""
         target = self._stream.target_utilization
         if target is None:

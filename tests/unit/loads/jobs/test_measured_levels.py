@@ -56,7 +56,7 @@ def node_power_w(number: int = 1, **keys: Any) -> np.ndarray:
     builder = LibraryBuilder(tiny_library())
     frame = StreamFrame("pretraining", scenario)
     source = SynchronousJobs(scenario.streams["pretraining"], frame, builder)
-    pieces, library = source.pieces(number), builder.library
+    pieces, library = source.sections(number), builder.library
     at_ms = np.arange(source.phases(number).duration_ms // 100 + 1) * 100
     energy_j = np.zeros(at_ms.size)
     for nth in range(len(pieces)):
