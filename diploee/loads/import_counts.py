@@ -18,20 +18,20 @@ YEARS_MS = tuple(
 )
 """Range of plausible times in a log with dates [ms since 1970]."""
 
+# Cause of a dropped row with an implausible time
 NOT_BELIEVED = "time before 1980 or after 2099"
-"""Cause of a dropped row with an implausible time."""
+# Cause of a dropped row that is an outlier in time
 STRAY = "submitted more than a year apart from all others"
-"""Cause of a dropped row that is an outlier in time."""
+# Minimum distance in time of an outlier from all other rows [ms]
 STRAY_GAP_MS = 366 * 86_400_000
-"""Minimum distance in time of an outlier from all other rows [ms]."""
 FEW = 0.05
 """Maximum fraction of rows that can be outliers."""
 
 
+# Cause noted for timestamps without a zone
 NAIVE = "time stamps without a zone, taken as UTC"
-"""Cause noted for timestamps without a zone."""
+# Cause noted for timestamps without a zone in a replay by local time
 NAIVE_AS_LOCAL = "time stamps without a zone, taken as local time of the site"
-"""Cause noted for timestamps without a zone in a replay by local time."""
 
 
 def believed_span(

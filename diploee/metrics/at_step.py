@@ -22,8 +22,8 @@ from diploee.facility.base import POWER, Block
 from diploee.metrics.changes import CHANGE, WITHIN_MS
 from diploee.schedule.schedule import Transient
 
+# Averaging times of the reported peaks [ms]
 PEAK_MS = (PROFILE_STEP_MS, MS_PER_S, MS_PER_MIN, 15 * MS_PER_MIN)
-"""Averaging times of the reported peaks [ms]."""
 RAMP_MS = (MS_PER_S, *(n * MS_PER_MIN for n in (1, 10, 15)))
 """Lengths of the adjacent means of the reported ramps [ms]."""
 

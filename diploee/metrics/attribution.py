@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from diploee.loads.jobs.load import JobsLoad
     from diploee.loads.services.load import ServicesLoad
 
+# Names of the columns by load, before the load's name, and of idle nodes
 LOAD, IDLE = "load_power_w", "idle_power_w"
-"""Names of the columns by load, before the load's name, and of idle nodes."""
 LOAD_COLUMNS = (
     Column(
         LOAD,

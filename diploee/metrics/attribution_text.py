@@ -30,8 +30,8 @@ MIN_SHARE = 0.05
 MAX_REST = 0.1
 """Maximum fraction of a change that is in no line of an explained event."""
 
+# Entry of the metrics
 Entry = Mapping[str, Any]
-"""Entry of the metrics."""
 
 
 def read_causes(metrics: Mapping[str, Any]) -> Iterator[tuple[Key, str, Entry]]:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from diploee.loads.jobs.load import JobWindow
 
 
+# Names of the columns of device power and of AC input power
 IT, AC = "it_power_w", "it_ac_power_w"
-"""Names of the columns of device power and of AC input power."""
 
 Means = dict[str, float]
 """Mean power by column [W]."""

@@ -58,10 +58,10 @@ WITHIN_MS = (MS_PER_MIN, 10 * MS_PER_MIN)
 SIZES = {"max": "largest", "p999": "P99.9", "p99": "P99"}
 """Statistics of a histogram that ramps and swings report."""
 
+# Labels of ramps and rolling ranges
 RAMP, SWING = "ramp {} over {}", "swing within {}"
-"""Labels of ramps and rolling ranges."""
+# Labels of changes by direction
 CHANGE = {"up": "rise within {}", "down": "fall within {}"}
-"""Labels of changes by direction."""
 
 
 def absent(

@@ -128,8 +128,8 @@ class FacilityMetrics:
 DEMAND_MIN = (15, 30, 60)
 """Clock intervals of the maximum demand [min]."""
 
+# Reason that a demand interval is not reported
 NO_COMPLETE_INTERVAL = "the run holds no whole interval"
-"""Reason that a demand interval is not reported."""
 
 
 class Peaks:

@@ -29,8 +29,8 @@ from diploee.schedule.signals import Signal
 if TYPE_CHECKING:
     from diploee.loads.jobs.load import JobWindow
 
+# Name of the column of the baseline's power
 BASELINE = "baseline_power_w"
-"""Name of the column of the baseline's power."""
 BASELINE_COLUMNS = (
     Column(
         BASELINE,
@@ -42,8 +42,8 @@ BASELINE_COLUMNS = (
     ),
 )
 
+# Time after an event that counts as its rebound [ms]
 REBOUND_MS = MS_PER_DAY
-"""Time after an event that counts as its rebound [ms]."""
 REBOUND_WINDOW_MS = 15 * MS_PER_MIN
 """Averaging time of rebound peaks [ms], as for billed demand. Assumed (judgement)."""
 RAMP_MS = MS_PER_MIN

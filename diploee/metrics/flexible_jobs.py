@@ -30,12 +30,12 @@ from diploee.schedule.execution_intervals import (
 from diploee.schedule.job_table import JobTable
 from diploee.schedule.started import NEVER_MS, Schedule
 
+# Number of the largest jobs whose intervals around an event are stored
 MAX_SAMPLED = 24
-"""Number of the largest jobs whose intervals around an event are stored."""
 BEFORE_MS, AFTER_MS = MS_PER_H, 2 * MS_PER_H
 """Time before an event's ramp and after the event in which these are stored [ms]."""
+# States of jobs in the stored intervals
 STATES = (*KINDS, "capped")
-"""States of jobs in the stored intervals."""
 
 
 def weighted_performance(

@@ -17,8 +17,8 @@ N_BINS = 1 << 10
 """Number of bins of the power of a rack, row or hall: percentiles are exact to a
 thousandth of the peak."""
 
+# Indices into the statistics of a rack, row or hall
 MIN, MAX, SUM, ABOVE = range(4)
-"""Indices into the statistics of a rack, row or hall."""
 
 
 class LayoutMetrics:

@@ -21,8 +21,8 @@ from diploee.power.blocks import PowerModel
 from diploee.power.direct import add_directly
 from diploee.power.segments import ActiveSegments, node_occupancy, owner_class
 
+# Quantities of the block, and the unit suffix of their metrics
 _QUANTITIES = {"power": "_mw", "busy_nodes": "", "utilization": "", "queued_jobs": ""}
-"""Quantities of the block, and the unit suffix of their metrics."""
 
 
 class Aggregates:

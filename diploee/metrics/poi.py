@@ -29,8 +29,8 @@ from diploee.metrics.billing import (
     power_factor,
 )
 
+# Names of the columns of active and reactive power at the meter
 ACTIVE, REACTIVE = "poi_power_w", "poi_reactive_var"
-"""Names of the columns of active and reactive power at the meter."""
 
 
 class PoiMetrics:

@@ -40,8 +40,8 @@ from diploee.schedule.schedule import Transient
 RELATIVE_THRESHOLD = 0.01
 """Hysteresis of the rainflow count, as a fraction of the rated power."""
 
+# Hysteresis of the rainflow count without rated power [W]
 UNRATED_THRESHOLD_W = 1e3
-"""Hysteresis of the rainflow count without rated power [W]."""
 
 DURATION_PERCENTS = (
     0.0,

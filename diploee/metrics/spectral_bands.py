@@ -60,8 +60,8 @@ BANDS_HZ: tuple[tuple[float, float], ...] = (
 """Frequency bands that are reported if supported [Hz]; a band includes its lower
 edge."""
 
+# Text for results of synthetic profiles, and of a run without profiles
 NO_METER, NO_PROFILE = "synthetic, no meter", "no profile, so means over 1 s"
-"""Text for results of synthetic profiles, and of a run without profiles."""
 NO_CLAIM = (
     "no claim on flicker, torsion or harmonics; a playback supports no fault study"
 )
@@ -71,8 +71,8 @@ NONE: Mapping[str, float] = MappingProxyType({})
 _ROUNDING = 1e-9
 _HZ = ("trusted_hz", "flagged_hz")
 
+# Support of a frequency band
 Status = Literal["supported", "flagged", "absent"]
-"""Support of a frequency band."""
 
 
 class Readings(NamedTuple):

@@ -49,8 +49,8 @@ over its run time, 589 s over 324 s for the year of a campus of 150 MW."""
 REFERENCE_S = 0.020
 """Time of the task of `slowness` on the reference machine [s]."""
 
+# Memory at the start, and of a full window of jobs [MB]
 START_MB, MB_OF_WINDOW = 330.0, 230.0
-"""Memory at the start, and of a full window of jobs [MB]."""
 B_PER_PIECE, B_PER_PIECE_MATCHED, B_PER_KEPT_JOB = 120, 50, 60
 B_PER_BLOCK_INTERVAL = 900
 """Memory per pool and interval of a block, with temporary arrays [bytes]."""

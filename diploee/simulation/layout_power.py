@@ -470,8 +470,8 @@ class LayoutPower:
         )
 
 
+# Name of the file of statistics of racks, rows and halls
 PARTS_FILE = "parts.parquet"
-"""Name of the file of statistics of racks, rows and halls."""
 
 
 class LayoutStatistics:

@@ -27,8 +27,8 @@ from diploee.simulation.pipeline import Pipeline
 from diploee.simulation.plausibility import run_warnings
 from diploee.simulation.prepared import PreparedSite
 
+# Packages whose versions are in every manifest
 RECORDED_PACKAGES = ("numpy", "numba", "pyarrow", "scipy", "simpy")
-"""Packages whose versions are in every manifest."""
 
 
 def build_manifest(

@@ -58,8 +58,8 @@ JOBS_PER_FINE_WINDOW = 25_000
 """Number of jobs that a window should have in runs with steps below a minute, without
 preemptive policies."""
 
+# Maximum number of draw spans in a window
 MAX_DRAWS = 4 * MS_PER_WEEK // DRAW_MS
-"""Maximum number of draw spans in a window."""
 
 _Submitted = tuple[JobTable, int]
 """Jobs submitted in a window, and the window's end [ms]."""

@@ -470,10 +470,10 @@ def gamma_factors(
     return factors[(hours - first * HOURS_PER_DAY) * per_day // HOURS_PER_DAY]
 
 
+# Maximum number of evaluations of a bisection
 MAX_STEPS = 100
-"""Maximum number of evaluations of a bisection."""
+# Maximum number of evaluations that interpolation selects
 MAX_PREDICTED = 12
-"""Maximum number of evaluations that interpolation selects."""
 
 
 def bisect(

@@ -25,8 +25,8 @@ import numpy as np
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import DAYS_PER_WEEK, MS_PER_DAY, MS_PER_H
 
+# Number of weeks drawn per year from a log of a year or more
 WEEKS_PER_YEAR = 52
-"""Number of weeks drawn per year from a log of a year or more."""
 DAYS_PER_YEAR = 365.25
 
 SEASON_WEEKS = 6

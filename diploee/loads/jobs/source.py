@@ -43,8 +43,8 @@ MAX_JOBS = 2_000_000_000
 """Maximum number of jobs of a stream; a few hours of them are in memory at a time, some
 50 bytes each."""
 
+# Maximum start-up time of a job [ms]
 MAX_STARTUP_MS = 24 * MS_PER_H
-"""Maximum start-up time of a job [ms]."""
 
 Utilization = Callable[[Iterable[JobTable]], float]
 """Function that schedules the jobs of a stream, one draw span (`DRAW_MS`) after

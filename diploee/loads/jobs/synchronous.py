@@ -58,10 +58,10 @@ from diploee.scenario.synchronous import MAX_LED, SynchronousJob
 from diploee.scenario.times import end_date
 from diploee.schedule.job_table import DRAW_MS, JobTable
 
+# Number of different loops of iterations of each job entry
 N_LOOPS = 3
-"""Number of different loops of iterations of each job entry."""
+# Maximum number of synchronous jobs of a stream
 MAX_JOBS = 100_000
-"""Maximum number of synchronous jobs of a stream."""
 MIN_ETTR = 0.01
 """Minimum expected fraction of time that is training progress; other jobs are
 refused."""
@@ -75,10 +75,10 @@ MAX_STORED = 4
 PHASE_PREFIX = "~synchronous-"
 """Start of the profile ids of synchronous jobs, before the phase's name."""
 
+# Provenance text of the profiles of synchronous jobs
 SOURCE = (
     "synthetic iterations of synchronous training by the scenario's keys, not measured"
 )
-"""Provenance text of the profiles of synchronous jobs."""
 
 
 def _phase_profile_id(phase: TrainingPhase, suffix: str = "") -> str:

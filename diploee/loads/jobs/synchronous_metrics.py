@@ -18,6 +18,7 @@ from diploee.schedule.execution_intervals import (
 from diploee.schedule.job_table import JobTable
 from diploee.schedule.started import Schedule
 
+# Training phases of each metric of lost node hours
 _HOURS: dict[str, tuple[TrainingPhase, ...]] = {
     "redone": (TrainingPhase.REDO,),
     "checkpoint": (TrainingPhase.CHECKPOINT,),
@@ -30,7 +31,6 @@ _HOURS: dict[str, tuple[TrainingPhase, ...]] = {
     ),
     "waiting": (TrainingPhase.WAIT,),
 }
-"""Training phases of each metric of lost node hours."""
 STOPPED = len(TrainingPhase)
 """Index after the phases: nodes occupied while a policy suspends, saves or restarts a
 job."""

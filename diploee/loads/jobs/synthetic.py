@@ -44,8 +44,8 @@ LAYER_MARGIN = 1.05
 """Number of candidates in a layer relative to the expected need; short runs may need a
 second layer."""
 
+# Maximum number of layers of candidates
 MAX_LAYERS = 16
-"""Maximum number of layers of candidates."""
 PATIENCE = 3
 """Number of successive layers without progress after which a simulated target is out of
 reach."""

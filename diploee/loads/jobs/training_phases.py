@@ -28,11 +28,11 @@ MAX_STOPS = 300_000
 """Maximum number of interruptions of a job; a cluster of 100,000 GPUs has some 17,000
 per year."""
 
+# Maximum number of checkpoints of a job
 MAX_CHECKPOINTS = 5_000_000
-"""Maximum number of checkpoints of a job."""
 
+# Time of an event that never happens [ms]
 NEVER_MS = np.iinfo(np.int64).max // 4
-"""Time of an event that never happens [ms]."""
 
 
 class TrainingPhase(IntEnum):

@@ -32,10 +32,10 @@ from diploee.loads.services.samples import N_SAMPLES, PROVENANCE, average_1s
 from diploee.profiles.profile import PowerProfile
 from diploee.scenario.serving import BatchPowerModel
 
+# Largest D [W], and the weights per GPU at which D is half of it [GB]; on H200
 MAX_D_W, HALF_GB = 414.0, 2.7
-"""Largest D [W], and the weights per GPU at which D is half of it [GB]; on H200."""
+# Maximum power of a GPU, as a fraction of its TDP
 MAX_OF_TDP = 0.985
-"""Maximum power of a GPU, as a fraction of its TDP."""
 
 GPUS = {
     "H100": (113.0, 0.845, 700.0),
@@ -58,8 +58,8 @@ NOISE_W = (1.7, 0.08)
 """Standard deviation of a GPU's 1 s readings at constant b [W]: the first number plus b
 times the second. The noise is white; the values lie within the measured ranges."""
 
+# Number of request rates above 0 on a power curve
 N_RATES = 24
-"""Number of request rates above 0 on a power curve."""
 FEWEST = 0.02
 """Sequences in flight at the lowest request rate of a curve."""
 

@@ -18,10 +18,11 @@ from diploee.base.tables import Float64Array
 from diploee.profiles.profile import Provenance
 from diploee.scenario.serving import LatencyMetric
 
+# Column of a latency table with the output length of each row [tokens]
 OUTPUT_TOKENS_COLUMN = "max_output_tokens"
-"""Column of a latency table with the output length of each row [tokens]."""
+# Column of a latency table with the completed request rate [1/s]
 THROUGHPUT_COLUMN = "request_throughput_rps"
-"""Column of a latency table with the completed request rate [1/s]."""
+# Column of a latency table for each latency metric [s]
 LATENCY_COLUMNS: dict[LatencyMetric, str] = {
     "mean_e2e": "mean_e2e_latency_s",
     "p50_e2e": "p50_e2e_latency_s",
@@ -31,7 +32,6 @@ LATENCY_COLUMNS: dict[LatencyMetric, str] = {
     "mean_itl": "mean_itl_s",
     "p90_itl": "p90_itl_s",
 }
-"""Column of a latency table for each latency metric [s]."""
 
 END_TO_END: tuple[LatencyMetric, ...] = ("mean_e2e", "p50_e2e", "p90_e2e")
 """Latency metrics that are reported for every service, in addition to the capped

@@ -65,8 +65,8 @@ SERVICE_COLUMNS = (
 """Columns of each service in the time series. A service has a latency column if its
 latency curve has the mean end-to-end latency, and a backlog column if requests ever
 wait."""
+# Names of the columns that `_means` computes, in its order
 _MEANS = ("incoming_rps", "served_rps", "unserved_rps", "latency_s")
-"""Names of the columns that `_means` computes, in its order."""
 
 
 def service_columns(

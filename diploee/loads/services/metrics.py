@@ -22,8 +22,8 @@ from diploee.loads.services.service_plan import (
 from diploee.scenario.serving import LatencyMetric
 
 S_PER_DAY = 24 * S_PER_H
+# 90th percentile of the standard normal distribution
 _Z90 = 1.2815515655446004
-"""90th percentile of the standard normal distribution."""
 
 CLASSES = 4_096
 """Number of classes of equal width that medians are sorted into before percentiles."""
@@ -34,6 +34,7 @@ LIMIT_TOLERANCE = 1e-9
 """Relative rounding error by which a latency may exceed its cap."""
 
 
+# Metrics of a service that are added up over all services
 _VOLUMES = (
     "per_day",
     "incoming_rps",
@@ -42,7 +43,6 @@ _VOLUMES = (
     "rejected_rps",
     "backlog_end_requests",
 )
-"""Metrics of a service that are added up over all services."""
 
 
 def request_metrics(plans: Sequence[ServicePlan]) -> dict[str, Any]:

@@ -43,8 +43,8 @@ from diploee.scenario.serving import RequestStream, Service
 if TYPE_CHECKING:
     from diploee.loads.inputs import Inputs
 
+# Maximum number of doublings of the mean rate in search of an upper bound
 MAX_DOUBLINGS = 60
-"""Maximum number of doublings of the mean rate in search of an upper bound."""
 TOLERANCE = 1e-6
 """Accepted difference between the plan's utilization and its target (absolute)."""
 

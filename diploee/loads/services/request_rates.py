@@ -50,8 +50,8 @@ SPACINGS_S = (60, 30, 20, 15, 12, 10, 6, 5)
 
 SAMPLES_PER_CORRELATION_TIME = 5
 MINUTE_S = 60.0
+# Number of random minutes that the variance of one-minute means is averaged over
 MINUTES_TRIED = 300
-"""Number of random minutes that the variance of one-minute means is averaged over."""
 NEVER_RPS = 1e-100
 """Request rate below which the relative variance is not computed [1/s]."""
 

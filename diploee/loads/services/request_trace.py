@@ -21,14 +21,14 @@ from diploee.base.units import (
 from diploee.loads.import_counts import ImportCounts
 from diploee.scenario.log_replay import RequestReplay
 
+# Maximum step of a trace's requests in a run [ms]
 MAX_STEP_MS = MS_PER_MIN
-"""Maximum step of a trace's requests in a run [ms]."""
 MAX_STEPS = 2**20
 """Maximum number of steps of a run at its resolution. In a longer run the steps of a
 trace are longer than the resolution."""
 
+# Steps of a trace's requests in a run [s]
 _STEPS_S = (1, 2, 3, 5, 10, 15, 20, 30, 60)
-"""Steps of a trace's requests in a run [s]."""
 
 LACKING_MS = MS_PER_H
 """Maximum time that a trace may lack to whole weeks [ms]. Assumed."""

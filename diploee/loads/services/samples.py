@@ -28,12 +28,12 @@ _PER_S = MS_PER_S // PROFILE_STEP_MS
 NOISE_W = (20.0, 60.0)
 """Range of the standard deviation of the noise [W]; the measured peak sets the
 value."""
+# Maximum number of drops of power in a sample
 MAX_DROPS = 3
-"""Maximum number of drops of power in a sample."""
+# Range of the node power during a drop [W]
 DROP_TO_W = (800.0, 1900.0)
-"""Range of the node power during a drop [W]."""
+# Period of the regular dip [s]
 DIP_EVERY_S = 8
-"""Period of the regular dip [s]."""
 DIP_W = (200.0, 300.0)
 """Depth of the regular dip at the highest rate, at a sample's start and end [W]."""
 

@@ -25,8 +25,8 @@ ROUNDING = 1e-12
 MAX_GROUPS = 256
 """Maximum number of groups in which a service starts and stops its instances."""
 
+# Time of an event that never happens [ms]
 NEVER_MS = np.iinfo(np.int64).max
-"""Time of an event that never happens [ms]."""
 
 
 class ScalingRules(NamedTuple):
