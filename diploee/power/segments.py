@@ -160,7 +160,7 @@ def absent_nodes(scenario: Scenario) -> Segments | None:
         )
         for time_ms, n_nodes in (
             *installed.added,
-            (horizon_ms, pool.n_nodes - installed.most),
+            (horizon_ms, pool.n_nodes - installed.n_at_end),
         )
     ]
     end_ms, pool_id, n_nodes = np.array(rows, dtype=np.int64).T

@@ -257,7 +257,8 @@ class Facility(Model):
     def slots_per_node(self, pool: str) -> int:
         """Return the number of slots of a pool's node.
 
-        Hundredths of its GPUs if GPUs are allocated, else 1 for the whole node.
+        If the pool allocates GPUs, a slot is a hundredth of a GPU; else the node is one
+        slot.
         """
         if self.pools[pool].allocate == "nodes":
             return 1
@@ -296,7 +297,7 @@ class SiteFacts(Model):
     def short_circuit(self) -> ShortCircuit | None:
         """Short-circuit data of the grid at the point of interconnection.
 
-        None if the facts don't specify it.
+        It is None if the facts don't specify it.
         """
         if self.short_circuit_mva is None or self.x_over_r is None:
             return None
@@ -372,7 +373,7 @@ class Scenario(Model):
     def folder(self) -> Path:
         """Folder that relative file names refer to.
 
-        Not part of the content or its hash.
+        The folder is not part of the content or its hash.
         """
         return self._folder
 
@@ -407,7 +408,7 @@ class Scenario(Model):
     def _length_ms(self, span: str, sign: int) -> int:
         """Return the time from the run's start to the end of a span [ms].
 
-        With a sign of -1 the span lies before the start.
+        With a sign of -1 the span is before the start.
         """
         end = end_date(self.start, span, sign)
         if self.facility.time_zone is None or not is_calendar_span(span):

@@ -88,7 +88,7 @@ class PlacedPool:
         self._leaves = Leaves(group, by_rack, free, tree, pieces)
         self._gpus = open_gpus(n_nodes, n_gpus) if n_gpus else None
         # The nodes of later phases, and those never installed
-        additions = [*installed.added, (NEVER_MS, n_nodes - installed.most)]
+        additions = [*installed.added, (NEVER_MS, n_nodes - installed.n_at_end)]
         end_ms, added = np.array(additions, dtype=np.int64).T
         begins, owner = np.full(added.size, begin_ms), ABSENT + np.arange(added.size)
         first = installed.first + np.cumsum(added) - added

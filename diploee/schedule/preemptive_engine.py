@@ -107,7 +107,7 @@ class PreemptiveEngine(SimpyLoop):
             for method in ("decide", "settled")
             if hasattr(controller, method)
         ]
-        self._max_nodes = [installed[name].most for name in policies]
+        self._max_nodes = [installed[name].n_at_end for name in policies]
         for pool, idle_w in zip(self._by_id, context.idle_power_w, strict=False):
             pool.idle_w = idle_w
         # Jobs that wait or have nodes, and their first starts, in the same order

@@ -205,7 +205,7 @@ class Cluster:
                     slots[name],
                     clock,
                 ),
-                installed_by_pool[name].most * slots[name],
+                installed_by_pool[name].n_at_end * slots[name],
                 horizon_ms,
                 slots[name],
             )

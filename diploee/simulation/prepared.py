@@ -349,11 +349,7 @@ def flexible_controller(
     """Return the load controller of a scenario, or None if it needs none."""
     signals = inputs.signals
     flexibility = scenario.flexibility
-    if (
-        flexibility is None
-        or flexibility.is_off
-        or not flexibility.has_something_to_answer
-    ):
+    if flexibility is None or flexibility.is_off or not flexibility.has_requests:
         return None
     meter_power, has_sources = None, False
     if scenario.facility.has_ac_power or stages:

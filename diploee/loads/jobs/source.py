@@ -103,7 +103,7 @@ class StreamFrame:
     @property
     def n_nodes(self) -> int:
         """Maximum number of nodes of the pool."""
-        return self.installed.most
+        return self.installed.n_at_end
 
     @property
     def capacity_ms(self) -> int:

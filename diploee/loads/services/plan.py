@@ -232,7 +232,7 @@ class ServicePlanner:
                 self.spec.services.values(), served, strict=True
             )
         )
-        installed_s = self.installed.most * float(served[0].step_s.sum())
+        installed_s = self.installed.n_at_end * float(served[0].step_s.sum())
         if self.installed.added:
             installed_s = self.installed.node_ms(self.horizon_ms) / MS_PER_S
         return node_s / installed_s

@@ -35,7 +35,7 @@ def phased(changes: dict[str, Any] | None = None) -> Any:
 def starts(
     engine: Engine, standing: InstalledNodes, jobs: Any, horizon_ms: int
 ) -> list[int]:
-    pools = {"p": Pool(node_type="any", n_nodes=max(standing.most, 1))}
+    pools = {"p": Pool(node_type="any", n_nodes=max(standing.n_at_end, 1))}
     cluster = Cluster(pools, horizon_ms, engine, installed={"p": standing})
     found = cluster.advance(jobs, horizon_ms)
     start_ms = np.full(len(jobs), NEVER_MS)
