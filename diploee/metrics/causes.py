@@ -56,7 +56,7 @@ class Causes:
     def add_jobs(self, window: JobWindow) -> None:
         """Add the jobs of a window."""
         self._segments.append(window.segments)
-        jobs, energy_rows = window.started.jobs, window.started.of_energy
+        jobs, energy_rows = window.started.jobs, window.started.energy_rows
         # In whole joules, whose sum does not depend on the windows of the run
         energy_j = np.rint(window.energy_j).astype(np.int64)
         energy_by_stream = self._attribution.sum_by_stream(

@@ -150,7 +150,7 @@ class GridMetrics:
         pools_w: Mapping[str, Float64Array] | None = None,
         transient_ms: int = 0,
     ) -> None:
-        """Add the next block of mean power [W] from `t0_ms` on, also per pool.
+        """Add the next block of mean power, from `t0_ms` [W], also per pool.
 
         Power before `transient_ms`, the end of the warm-up, counts in the mean only.
         Raises `ValueError` if the block does not start at the end of the last block, or

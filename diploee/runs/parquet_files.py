@@ -325,7 +325,7 @@ class JobsFile:
             self._start_ms[rows] = started.start_ms
             self._end_ms[rows] = started.end_ms
             # Added one by one, so that sums do not depend on the windows.
-            np.add.at(self._energy_j, rows[started.of_energy], energy_j)
+            np.add.at(self._energy_j, rows[started.energy_rows], energy_j)
         waiting = np.flatnonzero(self._end_ms == NEVER_MS)
         n_complete = int(waiting[0]) if waiting.size else len(self._jobs)
         self._write(n_complete // ROWS_PER_GROUP * ROWS_PER_GROUP)

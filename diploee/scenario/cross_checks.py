@@ -382,23 +382,27 @@ def _deadline_problems(
             )
 
 
-def _recurring_problems(facility: Facility, stream: JobStream, at: KeyPath) -> Problems:
+def _recurring_problems(
+    facility: Facility, stream: JobStream, key_path: KeyPath
+) -> Problems:
     if (zeus := stream.zeus) is None:
         return
-    node, here = facility.node_type_of(stream.pool), (*at, "zeus")
+    node, zeus_path = facility.node_type_of(stream.pool), (*key_path, "zeus")
     n_nodes = facility.pools[stream.pool].first_nodes
-    of = f"the {{}} nodes of pool '{stream.pool}'"
-    yield from _check_max((*here, "n_nodes"), zeus.n_nodes, n_nodes, of)
+    limit_text = f"the {{}} nodes of pool '{stream.pool}'"
+    yield from _check_max((*zeus_path, "n_nodes"), zeus.n_nodes, n_nodes, limit_text)
     gpus, idle_w = zeus.gpus_per_node, node.idle_power_w
     gpus_idle_w = (gpus or node.n_gpus) * (zeus.gpu_idle_power_w or 0.0)
     if gpus_idle_w > idle_w:
         yield (
-            (*here, "gpu_idle_power_w"),
+            (*zeus_path, "gpu_idle_power_w"),
             f"{gpus or node.n_gpus} GPUs at {zeus.gpu_idle_power_w:g} W idle are "
             f"{gpus_idle_w:g} W, more than the node's idle_power_w of {idle_w:g} W",
         )
-    of = f"the {{}} GPUs of a node of pool '{stream.pool}'"
-    yield from _check_max((*here, "gpus_per_node"), gpus or 1, node.n_gpus, of)
+    limit_text = f"the {{}} GPUs of a node of pool '{stream.pool}'"
+    yield from _check_max(
+        (*zeus_path, "gpus_per_node"), gpus or 1, node.n_gpus, limit_text
+    )
 
 
 def _synchronous_problems(

@@ -298,7 +298,7 @@ class DemandResponseEvent(Model):
 
 
 class SignalFile(Model):
-    """File of a signal: a step function, each value valid from its time on."""
+    """File of a signal: a step function, each value valid until the next."""
 
     file: str = Field(
         min_length=1, description="The file, relative to the scenario file."

@@ -172,12 +172,12 @@ class Facility(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _one_zone(cls, given: object) -> object:
-        if not isinstance(given, dict) or given.get("time_zone") is None:
-            return given
-        if given.get("utc_offset") is not None:
+    def _one_zone(cls, values: object) -> object:
+        if not isinstance(values, dict) or values.get("time_zone") is None:
+            return values
+        if values.get("utc_offset") is not None:
             raise ValueError("'time_zone' can't go with 'utc_offset'; remove one")
-        return {**given, "utc_offset": None}
+        return {**values, "utc_offset": None}
 
     @property
     def zone(self) -> tzinfo:

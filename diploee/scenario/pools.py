@@ -45,7 +45,7 @@ def _check_hour(value: datetime) -> datetime:
 
 
 class Phase(Model):
-    """Build-out phase: number of nodes of a pool from a date on."""
+    """Build-out phase: number of installed nodes of a pool after a date."""
 
     since: Annotated[datetime, AfterValidator(_check_hour)] = Field(
         description="When they stand, local time, an ISO date such as 2027-01-01."
@@ -276,8 +276,8 @@ class NodeType(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_preset(cls, given: Any) -> Any:
-        return with_preset(given, lambda: NODE_PRESETS)
+    def _apply_preset(cls, values: Any) -> Any:
+        return with_preset(values, lambda: NODE_PRESETS)
 
     @property
     def rated_power_w(self) -> float:

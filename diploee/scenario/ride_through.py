@@ -143,8 +143,8 @@ class RideThrough(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_preset(cls, given: object) -> object:
-        return with_preset(given, partial(presets, "ride_through"))
+    def _apply_preset(cls, values: object) -> object:
+        return with_preset(values, partial(presets, "ride_through"))
 
     @model_validator(mode="after")
     def _goes_together(self) -> RideThrough:

@@ -389,10 +389,10 @@ class SynchronousJob(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_preset(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        keys = {key for key, value in given.items() if value is not None}
+    def _apply_preset(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        keys = {key for key, value in values.items() if value is not None}
         aside = {
             key
             for pair in ALTERNATIVES
@@ -400,8 +400,8 @@ class SynchronousJob(Model):
             if keys & one
             for key in other - keys
         }
-        whole = with_preset(given, partial(presets, "synchronous"))
-        return {key: whole[key] for key in whole if key in given or key not in aside}
+        whole = with_preset(values, partial(presets, "synchronous"))
+        return {key: whole[key] for key in whole if key in values or key not in aside}
 
     @model_validator(mode="after")
     def _parts_fit(self) -> SynchronousJob:

@@ -30,7 +30,7 @@ class PreemptiveJob:
     number: int
     flexible: ClassFlexibility
     submit_ms: int
-    asked: int
+    n_requested: int
     duration_ms: int
     estimate_ms: int
     class_id: int
@@ -38,8 +38,8 @@ class PreemptiveJob:
     power_factor: float
     user_id: int
     priority: float
-    held: int = 0  # nodes allocated in the pool; `nodes` are those in use
-    nodes: int = 0
+    n_allocated: int = 0  # nodes allocated in the pool; `n_nodes`: nodes in use
+    n_nodes: int = 0
     kind: int = RUN
     level: int = 0
     rate: float = 1.0
@@ -50,12 +50,12 @@ class PreemptiveJob:
     end_ms: int = 0
     turn: int = 0  # number of the interval; events of earlier ones are obsolete
     resized: int = 0  # nodes to continue on after a checkpoint; 0 = back to the queue
-    used: int = 0
+    n_used: int = 0
     power_mw: int = 0
     held_w: float = 0.0
 
     def __post_init__(self) -> None:
-        self.nodes = self.asked
+        self.n_nodes = self.n_requested
 
     def work_at(self, time_ms: int) -> int:
         """Return the work done by a time in the present interval [ms]."""

@@ -80,11 +80,11 @@ class PreemptiveSchedule(Schedule):
         return total
 
     @property
-    def of_energy(self) -> Int64Array:
-        """Job of each execution interval, for sums of energy."""
+    def energy_rows(self) -> Int64Array:
+        """Job of each entry of energy; here each execution interval is one entry."""
         return self.runs.job
 
-    def occupied(self) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+    def occupancy(self) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
         """Return start [ms], end [ms], nodes and pool of each execution interval."""
         runs = self.runs
         pool_id = self.jobs.pool_id[runs.job].astype(np.int64)

@@ -116,7 +116,7 @@ class PowerHistory:
         self._steps: deque[tuple[int, float]] = deque()
 
     def add(self, time_ms: int, power_w: float) -> None:
-        """Add the power from a time on [ms, W]."""
+        """Add the power after a time [ms, W]."""
         while len(self._steps) > 1 and self._steps[1][0] <= time_ms - self._keep_ms:
             self._steps.popleft()
         self._steps.append((time_ms, power_w))

@@ -105,7 +105,7 @@ class PlacedPool:
         )  # their last rows, and places on GPUs
 
     @property
-    def held(self) -> HeldNodes:
+    def allocated(self) -> HeldNodes:
         """Nodes that are occupied, until the ends of their intervals."""
         return HeldNodes(*self._rows[self._rows[:, SLOTS] != SPARE].T[:NEXT])
 

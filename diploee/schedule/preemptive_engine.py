@@ -158,7 +158,7 @@ class PreemptiveEngine(SimpyLoop):
         entering = self._enter(jobs, estimate_ms)
         self._run_until(until_ms, entering, jobs.submit_ms)
         for job in self.jobs.values():
-            if job.held:
+            if job.n_allocated:
                 self._record(job, until_ms)
         for pool in self._by_id:
             self._check_starving(pool, until_ms)
@@ -219,7 +219,7 @@ class PreemptiveEngine(SimpyLoop):
         A running job ends as planned; others as if they ran on from now.
         """
         job = self.jobs[number]
-        if job.kind == RUN and job.held:
+        if job.kind == RUN and job.n_allocated:
             return int(job.end_ms)
         return int(self.now_ms + job.duration_ms - job.work_ms)
 
@@ -229,7 +229,7 @@ class PreemptiveEngine(SimpyLoop):
         The rate is relative to an uncapped run on the requested nodes.
         """
         rate = self.context.levels.speed(job.flexible.kind, level) if level else 1.0
-        fraction = (n_nodes or job.nodes) / job.asked
+        fraction = (n_nodes or job.n_nodes) / job.n_requested
         return float(rate if fraction == 1 else rate * fraction**SIZE_EXPONENT)
 
     def power_w(self, job: PreemptiveJob, level: int | None = None) -> float:
@@ -240,7 +240,7 @@ class PreemptiveEngine(SimpyLoop):
         level = job.level if level is None else level
         cap = self.context.levels.power(job.flexible.kind, level) if level else 1.0
         return power.job_power_w(
-            job.class_id, job.profile_id, job.nodes, job.power_factor, cap
+            job.class_id, job.profile_id, job.n_nodes, job.power_factor, cap
         )
 
     def wake_at(self, time_ms: int, pool: PreemptivePool | None) -> None:
@@ -284,7 +284,7 @@ class PreemptiveEngine(SimpyLoop):
         pool.waiting.append(number)
         if pool.queue is not pool.waiting:
             pool.queue.append(number)
-        pool.job_n_nodes[number] = job.asked
+        pool.job_n_nodes[number] = job.n_requested
         pool.job_estimate_ms[number] = job.estimate_ms
         pool.job_submit_ms[number] = job.submit_ms
         pool.job_user[number] = job.user_id
@@ -325,9 +325,9 @@ class PreemptiveEngine(SimpyLoop):
             self._run(job, pool)
         elif job.resized:
             del pool.stopping[job.number]
-            pool.free_nodes += job.held - job.resized
-            job.held, job.nodes, job.resized = job.resized, job.resized, 0
-            pool.job_n_nodes[job.number] = job.nodes
+            pool.free_nodes += job.n_allocated - job.resized
+            job.n_allocated, job.n_nodes, job.resized = job.resized, job.resized, 0
+            pool.job_n_nodes[job.number] = job.n_nodes
             self._restart(job, pool)
         else:
             del pool.stopping[job.number]
@@ -350,7 +350,7 @@ class PreemptiveEngine(SimpyLoop):
                     job.number,
                     begin_ms,
                     end_ms,
-                    job.nodes,
+                    job.n_nodes,
                     job.work_at(begin_ms),
                     job.work_at(end_ms),
                     job.level,
@@ -370,7 +370,7 @@ class PreemptiveEngine(SimpyLoop):
         job.turn += 1
         job.held_w = 0.0 if kind == RUN else self._stopped_power_w(job, kind)
         power_w = self.power_w(job) if kind == RUN else job.held_w
-        self._set_power(job, pool, job.nodes, round(power_w * 1000))
+        self._set_power(job, pool, job.n_nodes, round(power_w * 1000))
         if length_ms is not None:
             job.end_ms = now_ms + length_ms
             self._later(job.end_ms, self._end_interval, job, pool, job.turn)
@@ -382,16 +382,16 @@ class PreemptiveEngine(SimpyLoop):
 
         Power is in whole mW, so that rounding errors do not accumulate in the sum.
         """
-        pool.in_use += nodes - job.used
+        pool.in_use += nodes - job.n_used
         pool.power_mw += power_mw - job.power_mw
-        job.used, job.power_mw = nodes, power_mw
+        job.n_used, job.power_mw = nodes, power_mw
 
     def _stopped_power_w(self, job: PreemptiveJob, kind: int) -> float:
         """Return the power of a job that is suspended, saved or restarting [W]."""
         power, flexible = self.context.power, job.flexible
         if power is None:
             return 0.0
-        idle_w = power.idle_w(job.class_id) * job.nodes
+        idle_w = power.idle_w(job.class_id) * job.n_nodes
         fraction = {
             CHECKPOINT: flexible.stop_share,
             RESTART: flexible.restart_share,
@@ -449,7 +449,7 @@ class PreemptiveEngine(SimpyLoop):
         job.work_ms, job.level = job.saved_ms, 0
         self._release(job, pool)
         pool.suspended.pop(job.number, None)
-        job.nodes = pool.job_n_nodes[job.number] = job.asked
+        job.n_nodes = pool.job_n_nodes[job.number] = job.n_requested
         remaining_ms = max(job.estimate_ms - job.work_ms, 1)
         pool.job_estimate_ms[job.number] = job.flexible.restart_ms + remaining_ms
         insort(pool.waiting, job.number)
@@ -461,10 +461,10 @@ class PreemptiveEngine(SimpyLoop):
         """Release the nodes of a job."""
         del pool.running[job.number]
         pool.job_level.pop(job.number, None)
-        pool.free_nodes += job.held
+        pool.free_nodes += job.n_allocated
         pool.last_busy_ms = self.now_ms
         self._set_power(job, pool, 0, 0)
-        job.held = 0
+        job.n_allocated = 0
 
     def _remove(self, job: PreemptiveJob, pool: PreemptivePool) -> None:
         """Remove an ended job from the tables."""
@@ -581,7 +581,7 @@ class PreemptiveEngine(SimpyLoop):
         if queue is not pool.waiting:
             _drop(pool.waiting, number)
         job = self.jobs[number]
-        n_nodes = job.asked if n_nodes is None else n_nodes
+        n_nodes = job.n_requested if n_nodes is None else n_nodes
         self._check_size(job, n_nodes, "starts", subject)
         if n_nodes > pool.free_nodes:
             free_text = f"{pool.free_nodes} are free"
@@ -590,7 +590,7 @@ class PreemptiveEngine(SimpyLoop):
             )
         self._check_level(level, number, subject)
         pool.free_nodes -= n_nodes
-        job.held = job.nodes = pool.job_n_nodes[number] = n_nodes
+        job.n_allocated = job.n_nodes = pool.job_n_nodes[number] = n_nodes
         job.level = pool.job_level[number] = level
         if job.turn == 0:
             self._starts_ms[number] = self.now_ms
@@ -634,9 +634,9 @@ class PreemptiveEngine(SimpyLoop):
         if job.kind != RUN:
             self._refuse(subject, f"resizes job {number}, which does not work now")
         self._check_size(job, n_nodes, "resizes", subject)
-        if n_nodes == job.nodes:
+        if n_nodes == job.n_nodes:
             return
-        n_more = max(n_nodes - job.held, 0)
+        n_more = max(n_nodes - job.n_allocated, 0)
         if n_more > pool.free_nodes:
             free_text = f"{pool.free_nodes} more are free"
             self._refuse(
@@ -644,7 +644,7 @@ class PreemptiveEngine(SimpyLoop):
             )
         # Additional nodes are allocated now; others are released after the checkpoint
         pool.free_nodes -= n_more
-        job.held += n_more
+        job.n_allocated += n_more
         self._save(job, pool, n_nodes)
 
     def _running(
@@ -673,13 +673,13 @@ class PreemptiveEngine(SimpyLoop):
         self, job: PreemptiveJob, n_nodes: int, verb: str, subject: object
     ) -> None:
         """Raise an error if a number of nodes is outside of a job's limits."""
-        min_nodes = max(1, ceil(job.flexible.least_share * job.asked))
-        if not min_nodes <= n_nodes <= job.asked:
+        min_nodes = max(1, ceil(job.flexible.least_share * job.n_requested))
+        if not min_nodes <= n_nodes <= job.n_requested:
             self._refuse(
                 subject,
                 (
                     f"{verb} job {job.number} on {n_nodes} nodes; it takes {min_nodes} "
-                    f"to {job.asked}"
+                    f"to {job.n_requested}"
                 ),
             )
 

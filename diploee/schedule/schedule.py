@@ -171,16 +171,16 @@ class Cluster:
         }
         installed_by_pool.update(installed or {})
         policy_by_pool = chosen_policies(pools, policies)
-        self.acts = acts(policy_by_pool.values(), context)
+        self.is_preemptive = needs_preemption(policy_by_pool.values(), context)
         for name in pools:
             if slots[name] > 1 and (
-                self.acts or type(policy_by_pool[name]) is not StrictFifo
+                self.is_preemptive or type(policy_by_pool[name]) is not StrictFifo
             ):
                 raise WorkloadError(
                     f"pool '{name}': allocate: gpus goes with strict FIFO alone, not "
                     "with other policies or a controller; set allocate: nodes"
                 )
-        if self.acts:
+        if self.is_preemptive:
             if engine == "compiled":
                 _raise_no_compiled_engine(policy_by_pool)
             from diploee.schedule.preemptive_engine import PreemptiveEngine
@@ -213,7 +213,7 @@ class Cluster:
         ]
 
     @classmethod
-    def of(
+    def from_scenario(
         cls,
         scenario: Scenario,
         engine: Engine,
@@ -238,7 +238,7 @@ class Cluster:
         With preemptive policies, the result is a `PreemptiveSchedule` of all that jobs
         did before that time.
         """
-        if self.acts:
+        if self.is_preemptive:
             return self._preemptive.advance(jobs, until_ms)
         if len(self._pools) == 1:
             return self._pools[0].advance(jobs, until_ms)
@@ -275,7 +275,7 @@ def chosen_policies(
     }
 
 
-def levels_of(
+def cap_levels_for(
     policies: Iterable[object], controller: object | None = None
 ) -> CapLevels:
     """Return the power cap levels that a run needs.
@@ -289,7 +289,9 @@ def levels_of(
     return CapLevels() if has_levels else CapLevels((1.0,))
 
 
-def acts(policies: Iterable[object], context: Context | None = None) -> bool:
+def needs_preemption(
+    policies: Iterable[object], context: Context | None = None
+) -> bool:
     """Return True if a policy is preemptive or there is a controller."""
     if context is not None and context.controller is not None:
         return True
@@ -421,7 +423,7 @@ class Transient:
         """Add the jobs that started since the last call and before a time [ms]."""
         if not self._filling:
             return
-        *occupied, new_pool_id = started.occupied()
+        *occupied, new_pool_id = started.occupancy()
         jobs = np.concatenate([self._running, np.stack(occupied)], axis=1)
         pool_id = np.concatenate([self._pool_id, new_pool_id])
         has_waited = started.first & (started.wait_ms > 0)

@@ -55,11 +55,11 @@ class Schedule(Brief):
         return np.where(self.started, self.jobs.n_nodes * np.maximum(run_ms, 0), 0)
 
     @property
-    def of_energy(self) -> Int64Array | slice:
-        """Job of each entry with an energy; here each job is one entry."""
+    def energy_rows(self) -> Int64Array | slice:
+        """Job of each entry of energy; here each job is one entry."""
         return slice(None)
 
-    def occupied(self) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+    def occupancy(self) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
         """Return start [ms], end [ms], nodes and pool of each execution interval."""
         jobs = self.jobs
         return (

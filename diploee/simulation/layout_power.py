@@ -138,7 +138,7 @@ class NodeAllocations:
             )
             for name, pool in facility.pools.items()
         ]
-        self.absent = self.held
+        self.absent = self.allocated
         services = [] if pipeline.services is None else pipeline.services.plans
         names = {
             id(service): name
@@ -172,14 +172,14 @@ class NodeAllocations:
         pipeline.sinks.append(self._allocate)
 
     @property
-    def held(self) -> HeldNodes:
+    def allocated(self) -> HeldNodes:
         """Current node allocations, up to the latest known end of each."""
-        return _join_allocations([pool.held for pool in self._pools])
+        return _join_allocations([pool.allocated for pool in self._pools])
 
     @property
     def rows(self) -> HeldNodes:
         """Node allocations of the last window."""
-        return concat([self._released, self.held])
+        return concat([self._released, self.allocated])
 
     def _set_started(self, window: JobWindow) -> None:
         """Set the jobs that started in a window."""
@@ -191,8 +191,8 @@ class NodeAllocations:
         """Allocate nodes to loads that start in a window; keep its segments."""
         started, job_segments = self._started, segments_by_load[0]
         assert started is not None
-        jobs, (start_ms, ends_ms, n_slots, pool_id) = started.jobs, started.occupied()
-        owner = job_owners(jobs.job_id, jobs.class_id)[started.of_energy]
+        jobs, (start_ms, ends_ms, n_slots, pool_id) = started.jobs, started.occupancy()
+        owner = job_owners(jobs.job_id, jobs.class_id)[started.energy_rows]
         intervals = [(pool_id, SlotIntervals(start_ms, ends_ms, n_slots, owner))]
         zero = np.zeros(len(job_segments), dtype=np.int64)
         self.played = [
@@ -225,7 +225,9 @@ class NodeAllocations:
             concat([placed for _, placed in intervals]),
         )
         released = []
-        adjoin = self._pipeline.jobs.cluster.acts or bool(self._group_intervals)
+        adjoin = self._pipeline.jobs.cluster.is_preemptive or bool(
+            self._group_intervals
+        )
         for index, pool_nodes in enumerate(self._pools):
             is_selected = (pools == index) & (new.end_ms > new.start_ms)
             pool_intervals = new if is_selected.all() else new.take(is_selected)
@@ -236,7 +238,7 @@ class NodeAllocations:
 
     def remaining(self) -> HeldNodes:
         """Return allocations of unfinished jobs, and of all services and replicas."""
-        rows = self.held
+        rows = self.allocated
         is_job = (rows.owner >= 0) & (rows.owner < SERVICE_OWNER - len(self.labels))
         tables = [rows.take(is_job)]
         for group in (group for load in self._pipeline.loads for group in load.groups):

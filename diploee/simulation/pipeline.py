@@ -177,7 +177,7 @@ class Pipeline:
             columns,
             (c for load in further for c in load.columns if c.name not in declared),
         )
-        if has_control and services is not None and services.bend:
+        if has_control and services is not None and services.responds_to_events:
             uncontrolled_services = ServicesLoad(scenario, inputs, opened[-1].library)
             opened.append(uncontrolled_services)
         library = opened[-1].library

@@ -286,7 +286,7 @@ def _unknown_boundaries(
 def _scaled_hardware(
     pools: Pools, library: ProfileLibrary, classes: Sequence[StreamClass]
 ) -> Iterator[str]:
-    """Yield a warning for pools that play scaled profiles of other GPUs."""
+    """Yield a warning for pools with scaled profiles of other GPUs."""
     for pool in dict.fromkeys(pools.values()):
         used = _used_profiles(library, (c for c in classes if pools[c.stream] == pool))
         factors = [

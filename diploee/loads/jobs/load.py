@@ -40,8 +40,8 @@ from diploee.schedule.schedule import (
     Cluster,
     Engine,
     Transient,
+    cap_levels_for,
     chosen_policies,
-    levels_of,
     simulated_utilization,
 )
 from diploee.schedule.signals import Signal
@@ -102,14 +102,14 @@ class JobsLoad:
         self._windows: Iterator[_Submitted] | None = None
         self.streams = JobStreams(scenario, inputs)
         chosen = chosen_policies(scenario.facility.pools, policies)
-        levels = levels_of(chosen.values(), controller)
+        levels = cap_levels_for(chosen.values(), controller)
         self._context = replace(
             _policy_context(scenario, self.streams, levels, inputs.signals),
             service_power_w=lambda time_ms: weak_self.other_loads_w(time_ms),
         )
         self.streams.set_job_counts(simulations(scenario, policies, self._context))
         context = replace(self._context, controller=controller)
-        self.cluster = Cluster.of(scenario, engine, chosen, context)
+        self.cluster = Cluster.from_scenario(scenario, engine, chosen, context)
         self.columns: Columns = QUEUE_COLUMNS
         self.groups: Sequence[InstanceGroup] = ()
         self.ac_profiles: Mapping[int, PowerProfile] = {}
@@ -120,7 +120,7 @@ class JobsLoad:
     def _set_library(self) -> None:
         """Set the profile library, with capped profiles if jobs can be capped."""
         self.library, classes = self.streams.library, self.streams.classes
-        if self.cluster.acts:
+        if self.cluster.is_preemptive:
             kinds = [self._context.flexibility_of(k).kind for k in range(len(classes))]
             self.library, self._levels = with_levels(
                 self.library, classes, self.streams.nodes, kinds, self._context.levels
@@ -130,7 +130,7 @@ class JobsLoad:
         """Return the profiles that jobs of the given classes may replay."""
         classes = self.streams.classes
         profile_ids = {i for k in class_ids for i in classes[k].profile_ids}
-        if self.cluster.acts:
+        if self.cluster.is_preemptive:
             profile_ids |= set(
                 self._levels.variant[..., list(profile_ids)].ravel().tolist()
             )
@@ -185,7 +185,7 @@ class JobsLoad:
         self._windows, other._windows = tee(self._submitted_windows(None))
         other.sinks = []
         other.watch = Stopwatch(Progress())
-        other.cluster = Cluster.of(
+        other.cluster = Cluster.from_scenario(
             self._scenario, self._engine, policies, self._context
         )
         other._reset_counts()
@@ -219,7 +219,9 @@ class JobsLoad:
                 self._scenario.step_ms < MS_PER_MIN
             ):  # beside blocks that fill the memory
                 max_jobs = JOBS_PER_FINE_WINDOW
-            n_parts = 1 if self.cluster.acts else max(1, -(-len(jobs) // max_jobs))
+            n_parts = (
+                1 if self.cluster.is_preemptive else max(1, -(-len(jobs) // max_jobs))
+            )
             part_ms = -(-(until_ms - from_ms) // (n_parts * MS_PER_H)) * MS_PER_H
             ends_ms = [*range(from_ms + part_ms, until_ms, part_ms), until_ms]
             bounds = [

@@ -236,7 +236,7 @@ def lower_jobs(
 
 
 def _segment_energy_j(segments: Segments, library: ProfileLibrary) -> Float64Array:
-    """Return the energy of each segment from the run's start on [J], shape (n,)."""
+    """Return the energy of each segment within the run [J], shape (n,)."""
     energy_j = np.zeros(len(segments))
     start_ms = np.maximum(segments.start_ms, 0)
     offset_ms, length_ms = (

@@ -233,7 +233,7 @@ class ServicesLoad(InstanceGroupLoad):
         super().__init__(groups, library.extended(profiles), ac_profiles)
 
     @property
-    def bend(self) -> bool:
+    def responds_to_events(self) -> bool:
         """Whether an event changes the operation of any service."""
         return any(
             service.cap is not None for plan in self.plans for service in plan.services

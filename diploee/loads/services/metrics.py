@@ -60,7 +60,7 @@ def request_metrics(plans: Sequence[ServicePlan]) -> dict[str, Any]:
         for key in _VOLUMES
     }
     nodes = sum(
-        service.nodes_per_instance * _mean_instances(service.served.since(0))
+        service.nodes_per_instance * _mean_instances(service.served.from_time(0))
         for plan in plans
         for service in plan.services
     )

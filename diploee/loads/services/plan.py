@@ -225,7 +225,7 @@ class ServicePlanner:
 
     def _occupancy(self, served: list[ServedRequests]) -> float:
         """Return the fraction of the pool's installed node time used by instances."""
-        served = [requests.since(0) for requests in served]
+        served = [requests.from_time(0) for requests in served]
         node_s = sum(
             service.nodes_per_instance * float(requests.n_instances @ requests.step_s)
             for service, requests in zip(
@@ -338,7 +338,9 @@ class ServicePlanner:
                 served.served_rps,
                 full_rps,
             )
-            wait_s = np.stack([fifo_wait_s(*queue, at) for at in (0, 0.5, 1)])
+            wait_s = np.stack(
+                [fifo_wait_s(*queue, fraction) for fraction in (0, 0.5, 1)]
+            )
         phase_index = np.searchsorted(self.phases_ms, starts_ms, side="right") - 1
         reserved = np.array([nodes[row] for nodes in self.nodes], np.int32)[phase_index]
         return PlannedService(
@@ -370,7 +372,7 @@ class ServicePlanner:
 
 def _reserved_nodes_by_phase(
     spec: RequestStream,
-    standing: InstalledNodes,
+    installed: InstalledNodes,
     phases_ms: Sequence[int],
     capacities: list[Capacity],
 ) -> list[Int64Array]:
@@ -387,7 +389,7 @@ def _reserved_nodes_by_phase(
         k for k, service in enumerate(services) if service.reserved_nodes is None
     ]
     result: list[Int64Array] = []
-    for n_nodes in standing.at(np.array(phases_ms)).astype(int).tolist():
+    for n_nodes in installed.at(np.array(phases_ms)).astype(int).tolist():
         nodes = specified.copy() if n_nodes else np.zeros_like(specified)
         if n_nodes and sharing:
             nodes[sharing] = reserve_nodes(

@@ -84,8 +84,8 @@ class ServedRequests:
         """Whether requests wait at any time."""
         return bool((self.backlog_requests > 0).any())
 
-    def since(self, time_ms: int) -> ServedRequests:
-        """Return the requests and instances from a time on [ms].
+    def from_time(self, time_ms: int) -> ServedRequests:
+        """Return the requests and instances after a time [ms].
 
         An interval that includes the time is cut there.
         """
@@ -128,12 +128,12 @@ def cut_at_crossings(
     level = np.minimum(rate_rps / group_rps, n_groups + 2.0)
     max_edges = int(np.abs(np.diff(np.floor(level))).sum()) + 2 * level.size
     edges_ms, mean_rps = np.empty(max_edges, dtype=np.int64), np.empty(max_edges)
-    n = _cut(times_ms, rate_rps, level, group_rps, n_groups, edges_ms, mean_rps)
+    n = _find_edges(times_ms, rate_rps, level, group_rps, n_groups, edges_ms, mean_rps)
     return edges_ms[: n + 1], mean_rps[:n]
 
 
 @njit()
-def _cut(
+def _find_edges(
     times_ms: Int64Array,
     rate_rps: Float64Array,
     level: Float64Array,
@@ -419,7 +419,7 @@ def fifo_wait_s(
     rate_rps: Float64Array,
     served_rps: Float64Array,
     final_rate_rps: float,
-    at: float = 0.5,
+    fraction: float = 0.5,
 ) -> Float64Array:
     """Return the waiting time in the queue for the requests of each interval [s].
 
@@ -437,8 +437,8 @@ def fifo_wait_s(
     end_backlog = max(0.0, arrived[-1] - served[-1])
     served_edges_s = np.append(edges_s, edges_s[-1] + end_backlog / final_rate_rps)
     served = np.append(served, served[-1] + end_backlog)
-    arrival_s = edges_s[:-1] * (1 - at) + edges_s[1:] * at
-    arrival_number = arrived[:-1] * (1 - at) + arrived[1:] * at
+    arrival_s = edges_s[:-1] * (1 - fraction) + edges_s[1:] * fraction
+    arrival_number = arrived[:-1] * (1 - fraction) + arrived[1:] * fraction
     # For a time without service only its end is used, at which service resumes.
     increases = np.append(np.diff(served) > 0, True)
     departure_s = np.interp(

@@ -133,7 +133,7 @@ class PlannedService:
 
     def in_run(self) -> PlannedService:
         """Return the plan without the warm-up, from the start of the run."""
-        served = self.served.since(0)
+        served = self.served.from_time(0)
         n_pieces = self.reserved.size
         later = self.pieces(n_pieces - served.rate_rps.size, n_pieces)
         return replace(later, served=served)
