@@ -122,7 +122,7 @@ class Causes:
         parts, calendar = self._attribution.change(
             segments_near, extreme.before, extreme.after
         )
-        queued = _queued(blocks, begin_ms, end_ms)
+        queued = _queued_at_ends(blocks, begin_ms, end_ms)
         return {
             "change_mw": change[POWER] / W_PER_MW,
             "parts": _entries(parts + self._stages(change)),
@@ -200,8 +200,8 @@ def _entries(parts: Iterable[Part]) -> list[dict[str, Any]]:
     return [entry for _, entry in parts]
 
 
-def _queued(blocks: Iterable[Block], begin_ms: int, end_ms: int) -> list[int]:
-    """Return the queued jobs at a time and in an interval before another.
+def _queued_at_ends(blocks: Iterable[Block], begin_ms: int, end_ms: int) -> list[int]:
+    """Return the queued jobs at the start and in the last interval of an event.
 
     The result is empty if no jobs are queued.
     """

@@ -1,7 +1,4 @@
-"""Large synchronous training jobs, whose GPUs change power together.
-
-See also: docs/models/training.md
-"""
+"""Large synchronous training jobs, whose GPUs change power together."""
 
 from __future__ import annotations
 

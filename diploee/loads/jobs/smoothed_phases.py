@@ -9,8 +9,6 @@ first value. Work delayed by that ramp lengthens the preceding stall by the inte
 Assumed (judgement): the hysteresis restarts with each phase. Stalls, loading and
 detection take the same time at any GPU power. While nodes are being scheduled or
 awaited, their GPUs run no process and have no power floor.
-
-See also: docs/models/training.md
 """
 
 from __future__ import annotations

@@ -84,9 +84,9 @@ def service_columns(
             # Only the plan's intervals in this time: a year has millions
             bounds_ms, has_backlog = edges_ms[[0, -1]], service.served.has_backlog
             first, last = service.served.edges_ms.searchsorted(bounds_ms, "right") - 1
-            service = service.pieces(int(first), int(last) + 1)
+            service = service.intervals(int(first), int(last) + 1)
             served, latencies_s = service.served, service.latencies_s
-            piece = np.searchsorted(served.edges_ms, edges_ms, side="right") - 1
+            interval = np.searchsorted(served.edges_ms, edges_ms, side="right") - 1
             waiting = served.backlog_requests > 0
             waits = waiting[:-1] | waiting[1:]
             means = _means(
@@ -98,28 +98,32 @@ def service_columns(
                 latencies_s.get("mean_e2e", np.full(served.rate_rps.size, np.nan)),
                 waits,
                 edges_ms,
-                piece,
+                interval,
             )
             has_latency = "mean_e2e" in latencies_s
             names = [f"{name}.{label}" for name in _MEANS[: 3 + has_latency]]
             columns |= zip(names, means, strict=False)
-            piece = piece[:-1]
-            columns[f"n_instances.{label}"] = served.n_instances[piece].astype(np.int32)
+            interval = interval[:-1]
+            columns[f"n_instances.{label}"] = served.n_instances[interval].astype(
+                np.int32
+            )
             if has_backlog:
                 backlog = np.interp(
                     edges_ms[:-1], served.edges_ms, served.backlog_requests
                 )
                 # Requests that came beyond those of a constant rate, if they wait
                 after_start_ms, before_end_ms = (
-                    edges_ms[:-1] - served.edges_ms[piece + end] for end in (0, 1)
+                    edges_ms[:-1] - served.edges_ms[interval + end] for end in (0, 1)
                 )
                 curvature_rps = (
-                    service.rise_rps[piece]
+                    service.rise_rps[interval]
                     * after_start_ms
                     * before_end_ms
                     / (after_start_ms - before_end_ms)
                 )
-                backlog += np.where(waits[piece], curvature_rps / (2 * MS_PER_S), 0.0)
+                backlog += np.where(
+                    waits[interval], curvature_rps / (2 * MS_PER_S), 0.0
+                )
                 backlog = np.maximum(backlog, 0.0)
                 columns[f"backlog_requests.{label}"] = backlog.astype(np.float32)
     return columns
@@ -127,7 +131,7 @@ def service_columns(
 
 @njit()
 def _means(
-    piece_edges_ms: Int64Array,
+    plan_edges_ms: Int64Array,
     rate_rps: Float64Array,
     served_rps: Float64Array,
     unserved_rps: Float64Array,
@@ -135,7 +139,7 @@ def _means(
     latency_s: Float64Array,
     has_backlog: BoolArray,
     edges_ms: Int64Array,
-    piece: Int64Array,
+    first_row: Int64Array,
 ) -> Float32Array:
     """Return the means of rates and latency over intervals, shape (4, B).
 
@@ -148,8 +152,10 @@ def _means(
     means = np.empty((4, edges_ms.size - 1), dtype=np.float32)
     for interval in range(means.shape[1]):
         incoming = served = unserved = n_accepted = latency = 0.0
-        for row in range(piece[interval], min(piece[interval + 1] + 1, rate_rps.size)):
-            begin_ms, end_ms = piece_edges_ms[row], piece_edges_ms[row + 1]
+        for row in range(
+            first_row[interval], min(first_row[interval + 1] + 1, rate_rps.size)
+        ):
+            begin_ms, end_ms = plan_edges_ms[row], plan_edges_ms[row + 1]
             start_ms = max(begin_ms, edges_ms[interval])
             stop_ms = min(end_ms, edges_ms[interval + 1])
             middle = (start_ms + stop_ms - begin_ms - end_ms) / 2 / (end_ms - begin_ms)

@@ -92,13 +92,13 @@ class ServedRequests:
         if self.edges_ms[0] >= time_ms:
             return self
         first = int(np.searchsorted(self.edges_ms, time_ms, side="right")) - 1
-        later = self.pieces(first, self.rate_rps.size)
+        later = self.intervals(first, self.rate_rps.size)
         edges_ms, backlog = later.edges_ms.copy(), later.backlog_requests.copy()
         backlog[0] = np.interp(time_ms, edges_ms[:2], backlog[:2])
         edges_ms[0] = time_ms
         return replace(later, edges_ms=edges_ms, backlog_requests=backlog)
 
-    def pieces(self, first: int, stop: int) -> ServedRequests:
+    def intervals(self, first: int, stop: int) -> ServedRequests:
         """Return the intervals `first` to `stop` - 1."""
         return ServedRequests(
             self.edges_ms[first : stop + 1],

@@ -48,7 +48,7 @@ class ServiceCap:
     speed: float  # speed of an instance under the cap, relative to no cap
     power: float  # GPU power under the cap, relative to no cap
 
-    def holds(self, times_ms: Int64Array) -> BoolArray:
+    def is_active(self, times_ms: Int64Array) -> BoolArray:
         """Return True for times in a window of the cap [ms]."""
         is_capped = np.zeros(times_ms.shape, dtype=np.bool_)
         for begin_ms, end_ms in self.windows_ms:
@@ -57,7 +57,7 @@ class ServiceCap:
 
     def speed_at(self, times_ms: Int64Array) -> Float64Array:
         """Return the speed of an instance at times [ms], relative to no cap."""
-        return np.where(self.holds(times_ms), self.speed, 1.0)
+        return np.where(self.is_active(times_ms), self.speed, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +90,7 @@ class PlannedService:
         starts_ms = self.served.edges_ms[:-1]
         if self.cap is None:
             return np.zeros(starts_ms.size, dtype=np.bool_)
-        return self.cap.holds(starts_ms)
+        return self.cap.is_active(starts_ms)
 
     @property
     def uncapped_rate_rps(self) -> Float64Array:
@@ -134,15 +134,15 @@ class PlannedService:
     def in_run(self) -> PlannedService:
         """Return the plan without the warm-up, from the start of the run."""
         served = self.served.from_time(0)
-        n_pieces = self.reserved.size
-        later = self.pieces(n_pieces - served.rate_rps.size, n_pieces)
+        n_intervals = self.reserved.size
+        later = self.intervals(n_intervals - served.rate_rps.size, n_intervals)
         return replace(later, served=served)
 
-    def pieces(self, first: int, stop: int) -> PlannedService:
+    def intervals(self, first: int, stop: int) -> PlannedService:
         """Return the plan of the intervals `first` to `stop` - 1."""
         return replace(
             self,
-            served=self.served.pieces(first, stop),
+            served=self.served.intervals(first, stop),
             reserved=self.reserved[first:stop],
             rise_rps=self.rise_rps[first:stop],
             wait_s=self.wait_s[:, first:stop],

@@ -141,11 +141,14 @@ def test_a_job_goes_through_the_phases_that_it_went_through() -> None:
 
 def test_keys_of_drawn_phases_are_no_assumptions_of_a_job_that_has_its_phases() -> None:
     job = SynchronousJob(
-        **{key: FLAT[key] for key in FLAT if key not in RANDOM_DURATION_KEYS}, phases=WENT
+        **{key: FLAT[key] for key in FLAT if key not in RANDOM_DURATION_KEYS},
+        phases=WENT,
     )
     names = {key.removeprefix(".") for key, *_ in ranges(job, "", 1.0)}
     assert names == {"duty", "lag_s"}
-    assert not {key.removeprefix(".") for key in assumed_keys(job)} & RANDOM_DURATION_KEYS
+    assert (
+        not {key.removeprefix(".") for key in assumed_keys(job)} & RANDOM_DURATION_KEYS
+    )
 
 
 @pytest.mark.parametrize(
@@ -163,7 +166,9 @@ def test_keys_of_drawn_phases_are_no_assumptions_of_a_job_that_has_its_phases() 
 )
 def test_phases_that_can_not_be_are_refused(keys: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
-        SynchronousJob(**{key: FLAT[key] for key in FLAT if key not in RANDOM_DURATION_KEYS} | keys)
+        SynchronousJob(
+            **{key: FLAT[key] for key in FLAT if key not in RANDOM_DURATION_KEYS} | keys
+        )
 
 
 def test_stalls_are_of_a_fast_and_a_slow_store() -> None:
