@@ -40,7 +40,7 @@ from diploee.simulation.prepared import (
     RunOptions,
     at_needed_step,
     prepare,
-    settle,
+    size_site,
 )
 
 AnyScenario: TypeAlias = Annotated[
@@ -184,7 +184,7 @@ def starter(answers: SiteAnswers, name: str) -> tuple[str, int]:
         data, "facility.size", {"poi_mw": answers.poi_mw}, lambda: "facility.size"
     )
     scenario = scenario_from_dict(data)
-    n_nodes = settle(scenario, load_inputs(scenario))[0].facility.n_nodes
+    n_nodes = size_site(scenario, load_inputs(scenario))[0].facility.n_nodes
     text = starter_text(answers, name, n_nodes)
     scenario_from_dict(read_text(text)[0])
     return text, n_nodes

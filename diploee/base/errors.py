@@ -280,9 +280,9 @@ def counted(texts: Iterable[Iterable[str]], n_items: int, noun: str) -> list[str
 
 def did_you_mean(word: str, allowed: Iterable[str]) -> str:
     """Return ``; did you mean 'x'?`` for the closest allowed words, or ""."""
-    allowed_words = list(allowed)
+    allowed_values = list(allowed)
     matches = get_close_matches(
-        word, allowed_words, n=2, cutoff=0.9
+        word, allowed_values, n=2, cutoff=0.9
     )  # 0.9: about a letter off
-    matches = matches or get_close_matches(word, allowed_words, n=1, cutoff=0.5)
+    matches = matches or get_close_matches(word, allowed_values, n=1, cutoff=0.5)
     return f"; did you mean {' or '.join(map(repr, matches))}?" if matches else ""

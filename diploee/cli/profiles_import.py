@@ -222,14 +222,15 @@ def _import(
         print_result({"written": places, "profiles": imported, "skipped": left_out})
         return
     for profile, place in zip(profiles, places, strict=True):
-        result = Readings.of(profile.provenance)
+        result = Readings.from_provenance(profile.provenance)
         typer.echo(
             f"{place}: {plural(profile.n_nodes, 'node')}, "
             f"{profile.duration_ms / 1000:,.1f} s, mean {profile.mean_power_w:,.1f} W"
         )
         typer.echo(
-            f"  {result.why}: levels trusted to {result.reach.trusted_hz:.2g} Hz, "
-            f"flagged to {result.reach.flagged_hz:.2g} Hz"
+            f"  {result.reason}: levels trusted to "
+            f"{result.resolvable.trusted_hz:.2g} Hz, flagged "
+            f"to  {result.resolvable.flagged_hz:.2g} Hz"
         )
         _show_repairs(profile.provenance)
     _show_skipped(skipped)

@@ -239,7 +239,7 @@ def validate(
         f"{resolved.name}: valid; {facility.n_nodes:,} nodes{rated}, "
         f"{result.n_classes} job classes, {resolved.n_intervals:,} intervals of "
         f"{resolved.resolution_ms / 1000:g} s{steps}, hash {resolved.sha256()[:8]}; a "
-        f"run takes {result.forecast.words()}"
+        f"run takes {result.forecast.text()}"
     )
     content = {
         "name": resolved.name,

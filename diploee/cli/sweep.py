@@ -121,7 +121,7 @@ def _forecast(sweep: Sweep, running: Running) -> None:
         print_result({"n_runs": n_runs, **asdict(result)})
     else:
         amount = f"{n_runs:,} runs on {n_workers} of {usable_cores()} cores"
-        typer.echo(f"{sweep.name}: {amount} take {result.words()}; nothing was run")
+        typer.echo(f"{sweep.name}: {amount} take {result.text()}; nothing was run")
 
 
 def _run(sweep: Sweep, running: Running) -> SweepResult:

@@ -16,7 +16,11 @@ from scipy import linalg, special
 
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import DAYS_PER_WEEK, HOURS_PER_DAY, MS_PER_DAY
-from diploee.loads.jobs.rates import EPOCH_HOUR_OF_WEEK, week_correlation, week_share
+from diploee.loads.jobs.rates import (
+    EPOCH_HOUR_OF_WEEK,
+    week_correlation,
+    weekly_variance_ratio,
+)
 from diploee.scenario.times import MAX_CORRELATION_WEEKS, MAX_WEEKS_RELATIVE_STD
 
 MIN_WEEKS = 6
@@ -165,7 +169,7 @@ def _likelihood(
     )
     scale = 1 / np.sqrt(noise)
     values, vectors = linalg.eigh(
-        shared / week_share(correlation_weeks) * np.outer(scale, scale)
+        shared / weekly_variance_ratio(correlation_weeks) * np.outer(scale, scale)
     )
     r, x = vectors.T @ (scale * ratio), vectors.T @ scale
     weight = 1 / (_STDS[:, None] ** 2 * np.maximum(values, 0.0) + 1)

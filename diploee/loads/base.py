@@ -24,7 +24,7 @@ from diploee.scenario.models import Scenario
 
 
 class Load(Protocol):
-    """Part of a site's load.
+    """Protocol of a part of a site's load.
 
     Loads are opened in turn. Each receives the previous load's profile library and
     appends its own profiles, so that earlier profile indices stay valid.
@@ -32,7 +32,7 @@ class Load(Protocol):
 
     @property
     def columns(self) -> Columns:
-        """Columns that the load adds to the series."""
+        """Columns that the load adds to the time series."""
         ...
 
     @property
@@ -47,12 +47,12 @@ class Load(Protocol):
 
     @property
     def ac_profiles(self) -> Mapping[int, PowerProfile]:
-        """Node-sum profiles at the AC input, by index, where modelled."""
+        """Profiles of several nodes at the AC input, by index, if modeled."""
         ...
 
     @property
-    def banks(self) -> Sequence[InstanceGroup]:
-        """Groups of nodes that play one profile per piece of time."""
+    def groups(self) -> Sequence[InstanceGroup]:
+        """Groups of nodes that replay one profile at a time."""
         ...
 
     def between(self, begin_ms: int, end_ms: int) -> Segments:
@@ -75,14 +75,14 @@ class Load(Protocol):
 
 
 OpenLoad = Callable[[Scenario, Any, ProfileLibrary], Load]
-"""Opens a load with the settled scenario, the `Inputs` and the library of the loads
-before it."""
+"""Function that opens a load, from the final scenario, the `Inputs` and the library of
+the loads before it."""
 
 WHOLE = 1e-6
-"""Nodes by which a mean may be more than those that stand: rounding."""
+"""Maximum rounding error by which mean busy nodes may exceed the installed nodes."""
 
 
-def refusal(load: object) -> ErrorMaker:
+def load_error(load: object) -> ErrorMaker:
     """Return a factory of errors that name a load or its provider."""
     name = getattr(load, "__name__", type(load).__name__)
     return lambda text: WorkloadError(f"load {name}{text}")
@@ -97,134 +97,137 @@ def open_loads(
 ) -> Iterator[Load]:
     """Open loads in turn, each with the previous load's library.
 
-    A load may not declare a column of another. `columns` are declared already.
+    No load may declare a column of another one, or one of `columns`.
     """
-    taken = {column.name for column in columns}
+    column_names = {column.name for column in columns}
     for i, open_load in enumerate(loads):
         if not callable(open_load):
-            result = f"an object of {type(open_load).__name__}"
-            raise WorkloadError(f"loads: found {result}, expected the class of a load")
-        refuse = refusal(open_load)
+            found = f"an object of {type(open_load).__name__}"
+            raise WorkloadError(f"loads: found {found}, expected the class of a load")
+        make_error = load_error(open_load)
         if any(open_load is other for other in loads[:i]):
-            raise refuse(" is given twice; take one out")
-        with named_errors("opening it", refuse):
+            raise make_error(" is given twice; take one out")
+        with named_errors("opening it", make_error):
             load = open_load(scenario, inputs, library)
             check_type(
-                "columns", load.columns, tuple | list, "a tuple of Column", refuse
+                "columns", load.columns, tuple | list, "a tuple of Column", make_error
             )
             check_type(
-                "library", load.library, ProfileLibrary, "a ProfileLibrary", refuse
+                "library", load.library, ProfileLibrary, "a ProfileLibrary", make_error
             )
             new = [column for column in load.columns if column not in columns]
-            twice = [column.name for column in new if column.name in taken]
-            known = set(range(len(load.library))) >= load.profile_ids
-        if twice:
-            raise refuse(
-                f": column '{twice[0]}' is declared twice, here and before it; give "
-                "it another name"
+            duplicates = [column.name for column in new if column.name in column_names]
+            has_valid_ids = set(range(len(load.library))) >= load.profile_ids
+        if duplicates:
+            raise make_error(
+                f": column '{duplicates[0]}' is declared twice, here and before it; "
+                "give it another name"
             )
-        if not known or load.library.ids[: len(library)] != library.ids:
-            raise refuse(
+        if not has_valid_ids or load.library.ids[: len(library)] != library.ids:
+            raise make_error(
                 ": library must be library.extended([...]) of the one that it is "
                 "opened with, and profile_ids indices into it"
             )
-        taken |= {column.name for column in load.columns}
+        column_names |= {column.name for column in load.columns}
         library = load.library
         yield load
 
 
 def load_metrics(
-    loads: Iterable[Load], pool: str | None, taken: Collection[str]
+    loads: Iterable[Load], pool: str | None, used_names: Collection[str]
 ) -> dict[str, Any]:
-    """Return the loads' blocks of ``metrics.json``, with no name in `taken`."""
+    """Return the loads' blocks of ``metrics.json``.
+
+    Blocks with a name in `used_names` raise an error.
+    """
     result = dict[str, Any]()
     for load in loads:
-        with named_errors("metrics", refusal(load)):
+        with named_errors("metrics", load_error(load)):
             blocks = dict(load.metrics(pool))
-        if twice := blocks.keys() & {*taken, *result}:
-            raise refusal(load)(
-                f": metrics gives '{min(twice)}', a block of the run; rename it"
+        if duplicates := blocks.keys() & {*used_names, *result}:
+            raise load_error(load)(
+                f": metrics gives '{min(duplicates)}', a block of the run; rename it"
             )
         result |= blocks
     return result
 
 
 class Loads:
-    """Loads of a run, with a check of each load's first window or block."""
+    """All loads of a run, with checks of each load's first window or block."""
 
     def __init__(self, loads: Sequence[Load], model: PowerModel) -> None:
         self._loads, self._n_pools = loads, len(model.facility.pools)
         self._profile_ids = model.profile_ids
-        self._has_passed = False
+        self._is_checked = False
 
     def between(self, begin_ms: int, end_ms: int) -> list[Segments]:
         """Return the segments of each load that start in a time window."""
         result = []
         for load in self._loads:
-            with named_errors("between", refusal(load)):
+            with named_errors("between", load_error(load)):
                 result.append(load.between(begin_ms, end_ms))
-                if not self._has_passed:
+                if not self._is_checked:
                     self._check(load, result[-1], begin_ms)
-        self._has_passed = True
+        self._is_checked = True
         return result
 
     def values(self, block: Block) -> dict[str, npt.NDArray[Any]]:
         """Return a block's columns together with those of all loads."""
         result = dict(block.columns)
         for load in self._loads:
-            refuse = refusal(load)
-            with named_errors("values", refuse):
+            make_error = load_error(load)
+            with named_errors("values", make_error):
                 values = load.values(block)
-                if not self._has_passed:
-                    check_columns(values, load.columns, len(block), refuse)
+                if not self._is_checked:
+                    check_columns(values, load.columns, len(block), make_error)
             result |= values
-        self._has_passed = True
+        self._is_checked = True
         return result
 
-    def _check(self, load: Load, found: Segments, begin_ms: int) -> None:
-        """Raise an error for segments of another window or of an invalid form."""
-        check_type("between", found, Segments, "Segments", refusal(load))
-        for name, is_right, expected in (
-            ("start_ms", found.start_ms >= begin_ms, "none before its window"),
-            ("end_ms", found.end_ms > found.start_ms, "ends after starts"),
-            ("pool_id", found.pool_id < self._n_pools, "a pool's index"),
-            ("pool_id", found.pool_id >= 0, "a pool's index"),
+    def _check(self, load: Load, segments: Segments, begin_ms: int) -> None:
+        """Raise an error for segments of another window or with invalid values."""
+        check_type("between", segments, Segments, "Segments", load_error(load))
+        for name, is_valid, expected in (
+            ("start_ms", segments.start_ms >= begin_ms, "none before its window"),
+            ("end_ms", segments.end_ms > segments.start_ms, "ends after starts"),
+            ("pool_id", segments.pool_id < self._n_pools, "a pool's index"),
+            ("pool_id", segments.pool_id >= 0, "a pool's index"),
             (
                 "profile_id",
-                np.isin(found.profile_id, self._profile_ids),
+                np.isin(segments.profile_id, self._profile_ids),
                 "one of the loads' profile_ids",
             ),
-            ("n_nodes", found.n_nodes >= 0, "0 or more"),
-            ("offset_ms", found.offset_ms >= 0, "0 or more"),
-            ("weight", np.isfinite(found.weight), "finite numbers"),
+            ("n_nodes", segments.n_nodes >= 0, "0 or more"),
+            ("offset_ms", segments.offset_ms >= 0, "0 or more"),
+            ("weight", np.isfinite(segments.weight), "finite numbers"),
         ):
-            if not is_right.all():
-                worst = getattr(found, name)[~is_right][0]
-                raise refusal(load)(
-                    f": segments from {begin_ms} ms with {name} {worst}, expected "
+            if not is_valid.all():
+                bad_value = getattr(segments, name)[~is_valid][0]
+                raise load_error(load)(
+                    f": segments from {begin_ms} ms with {name} {bad_value}, expected "
                     f"{expected}"
                 )
 
 
-def refuse_overfull(
+def check_free_nodes(
     loads: Sequence[Load], power: PowerBlock, scenario: Scenario
 ) -> None:
-    """Raise an error if a load's busy nodes exceed the free nodes of a pool.
+    """Raise an error if loads occupy more nodes than a pool has.
 
     Jobs and services are planned without regard to these loads.
     """
     for k, (name, pool) in enumerate(scenario.facility.pools.items() if loads else ()):
-        standing = power.standing_nodes
+        installed = power.installed_nodes
         n_nodes = np.broadcast_to(
-            pool.n_nodes if standing is None else standing[k], power.n_intervals
+            pool.n_nodes if installed is None else installed[k], power.n_intervals
         )
         busy = power.mean_busy_nodes[k]
-        worst = int(np.argmax(busy - n_nodes))
-        if busy[worst] > n_nodes[worst] + WHOLE:
-            at = scenario.clock.wall.at(power.t0_ms + worst * power.dt_ms)
-            raise refusal(loads[-1])(
-                f": with it {busy[worst]:,.6g} nodes of pool '{name}' are busy at "
-                f"{at:%Y-%m-%d %H:%M}, of {n_nodes[worst]:,.6g}; jobs and services do "
+        row = int(np.argmax(busy - n_nodes))
+        if busy[row] > n_nodes[row] + WHOLE:
+            time = scenario.clock.wall.at(power.t0_ms + row * power.dt_ms)
+            raise load_error(loads[-1])(
+                f": with it {busy[row]:,.6g} nodes of pool '{name}' are busy at "
+                f"{time:%Y-%m-%d %H:%M}, of {n_nodes[row]:,.6g}; jobs and services do "
                 "not know of it: give it a pool of its own, or fewer jobs or more "
                 "nodes to this one"
             )

@@ -16,70 +16,77 @@ from diploee.base.tables import Float64Array, Int64Array
 YEARS_MS = tuple(
     int(np.datetime64(year, "ms").astype(np.int64)) for year in ("1980", "2100")
 )
-"""A time of a log that has dates lies between these [ms since 1970]."""
+"""Range of plausible times in a log with dates [ms since 1970]."""
 
+# Cause of a dropped row with an implausible time
 NOT_BELIEVED = "time before 1980 or after 2099"
+# Cause of a dropped row that is an outlier in time
 STRAY = "submitted more than a year apart from all others"
+# Minimum distance in time of an outlier from all other rows [ms]
 STRAY_GAP_MS = 366 * 86_400_000
 FEW = 0.05
-"""Rows that are fewer than this part of all and lie further off than `STRAY_GAP_MS` are
-strays."""
+"""Maximum fraction of rows that can be outliers."""
 
 
+# Cause noted for timestamps without a zone
 NAIVE = "time stamps without a zone, taken as UTC"
+# Cause noted for timestamps without a zone in a replay by local time
 NAIVE_AS_LOCAL = "time stamps without a zone, taken as local time of the site"
 
 
 def believed_span(
     times: Int64Array, weights: Float64Array | Int64Array, gap: int
 ) -> tuple[int, int] | None:
-    """Return the first and last plausible time, without a few remote outliers."""
-    parts = np.split(np.arange(times.size), np.flatnonzero(np.diff(times) > gap) + 1)
-    main = max(parts, key=lambda part: weights[part].sum())
-    if len(parts) == 1 or weights[main].sum() <= (1 - FEW) * weights.sum():
+    """Return the first and last plausible time, or None if there are no outliers.
+
+    Outliers are few rows more than `gap` from all others.
+    """
+    groups = np.split(np.arange(times.size), np.flatnonzero(np.diff(times) > gap) + 1)
+    main = max(groups, key=lambda group: weights[group].sum())
+    if len(groups) == 1 or weights[main].sum() <= (1 - FEW) * weights.sum():
         return None
     first, last = int(times[main[0]]), int(times[main[-1]])
-    away = max(gap, last - first)
-    return first - away, last + away
+    margin = max(gap, last - first)
+    return first - margin, last + margin
 
 
 @dataclass(frozen=True)
 class ImportCounts(Brief):
     """Counts of a foreign file's rows: read, dropped, repaired and noted."""
 
-    n_rows: int  # data rows read, headers and comments aside
-    # Rows that became records; with all that were dropped they add up to `n_rows`
-    n_kept: int
-    # Rows left out, by cause in words, such as ``"job steps"`` or
+    n_rows: int  # data rows read, without headers and comments
+    n_kept: int  # rows that became records: `n_rows` minus all dropped rows
+    # Rows dropped, by a text of the cause, such as ``"job steps"`` or
     # ``"negative run time"``
     dropped: Mapping[str, int] = field(default_factory=dict)
-    # Rows kept with a changed value, by cause in words, such as
+    # Rows with a changed value, by a text of the cause, such as
     # ``"start before submission"``
     repaired: Mapping[str, int] = field(default_factory=dict)
-    # Rows kept as they are that the user should know of, such as ``"CPU-only job"``
+    # Unchanged rows that the user should know of, such as ``"CPU-only job"``
     noted: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for what in ("dropped", "repaired", "noted"):  # what did not occur is no cause
-            result = {cause: n for cause, n in getattr(self, what).items() if n}
-            object.__setattr__(self, what, result)
+        for kind in ("dropped", "repaired", "noted"):  # drop causes with zero rows
+            counts = {cause: n for cause, n in getattr(self, kind).items() if n}
+            object.__setattr__(self, kind, counts)
 
-    def by_cause(self, of: str = "", as_local: bool = False) -> dict[str, int]:
-        """Return the counts of dropped, changed or noted rows by cause and owner.
+    def by_cause(self, prefix: str = "", as_local: bool = False) -> dict[str, int]:
+        """Return the counts of dropped, changed or noted rows by cause.
 
-        `as_local`: timestamps without a time zone were read as local time of the site.
+        `prefix` is put before each cause. With `as_local`, timestamps without a time
+        zone were read as local time of the site.
         """
         names = {NAIVE: NAIVE_AS_LOCAL} if as_local else {}
         return {
-            f"{of}{what} on import: {names.get(cause, cause)}": n
-            for what in ("dropped", "repaired", "noted")
-            for cause, n in getattr(self, what).items()
+            f"{prefix}{kind} on import: {names.get(cause, cause)}": n
+            for kind in ("dropped", "repaired", "noted")
+            for cause, n in getattr(self, kind).items()
         }
 
     def lines(self) -> list[str]:
         """Return a text line with the totals, then one line per cause."""
         result = [f"{self.n_rows:,} rows, {self.n_kept:,} kept"]
-        for what in ("dropped", "repaired", "noted"):
-            causes: Mapping[str, int] = getattr(self, what)
-            result.extend(f"{what} {n:,}: {cause}" for cause, n in causes.items())
+        for kind in ("dropped", "repaired", "noted"):
+            causes: Mapping[str, int] = getattr(self, kind)
+            result.extend(f"{kind} {n:,}: {cause}" for cause, n in causes.items())
         return result

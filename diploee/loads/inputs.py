@@ -17,10 +17,9 @@ from diploee.schedule.signals import Signal
 
 @dataclass(frozen=True)
 class Inputs:
-    """Data that a run reads from files: profiles, logs, traces, curves, weather."""
+    """All data that a run reads from files: profiles, logs, traces, curves, weather."""
 
-    # Power profiles of the jobs; a profile's samples are read when they are first
-    # needed
+    # Power profiles of the jobs; samples of a profile are read when first needed
     profiles: ProfileLibrary
     logs: Mapping[str, JobLog]  # the log of each job stream with a `replay`
     zeus: Mapping[str, Any]  # the traces of each job stream with a `zeus` block
@@ -29,13 +28,13 @@ class Inputs:
     curves: Curves  # latency and power curves by request stream and service
     # One batch of each class with `batch_inference`, by the names of stream and class
     batches: Mapping[tuple[str, str], PowerProfile]
-    # Weather over the run, and over `whole_year`, where the facility names it
+    # Weather over the run, and over `whole_year`; None without a weather file
     weather: Weather | None
     weather_year: Weather | None
-    # Signals from outside in the time of the run, by name
+    # External signals on the run's time axis, by name
     signals: Mapping[str, Signal]
-    # SHA-256 of each log and trace, by the name that the scenario gives it
+    # SHA-256 of each log and trace, by its name in the scenario
     hashes: Mapping[str, str]
-    readers: Sequence[Callable[..., Any]] = ()  # of the formats of logs and traces
+    readers: Sequence[Callable[..., Any]] = ()  # plug-in readers of logs and traces
     # Measurements of the models of replica streams, by the names of stream and model
     replicas: Mapping[tuple[str, str], Any] = field(default_factory=dict)

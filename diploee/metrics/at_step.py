@@ -22,9 +22,10 @@ from diploee.facility.base import POWER, Block
 from diploee.metrics.changes import CHANGE, WITHIN_MS
 from diploee.schedule.schedule import Transient
 
+# Averaging times of the reported peaks [ms]
 PEAK_MS = (PROFILE_STEP_MS, MS_PER_S, MS_PER_MIN, 15 * MS_PER_MIN)
 RAMP_MS = (MS_PER_S, *(n * MS_PER_MIN for n in (1, 10, 15)))
-"""Lengths of the means whose largest, and whose largest change, are given."""
+"""Lengths of the adjacent means of the reported ramps [ms]."""
 
 
 class _Peak:
@@ -33,26 +34,30 @@ class _Peak:
     n_window = 1
 
     def __init__(self, n: int) -> None:
-        self._n, self._left, self.most = n, np.empty(0, dtype=np.int64), FirstMaximum()
+        self._n, self._incomplete, self.largest = (
+            n,
+            np.empty(0, dtype=np.int64),
+            FirstMaximum(),
+        )
 
-    def add(self, stretch: Chunk) -> None:
+    def add(self, chunk: Chunk) -> None:
         """Update the largest mean with the new values of a chunk."""
         values = (
-            np.concatenate([self._left, stretch.new])
-            if self._left.size
-            else stretch.new
+            np.concatenate([self._incomplete, chunk.new])
+            if self._incomplete.size
+            else chunk.new
         )
-        whole = values.size // self._n * self._n
-        begin_ms = stretch.end_ms - values.size * stretch.step_ms
-        sums = values[:whole].reshape(-1, self._n).sum(axis=1)
-        self.most.add(
-            sums / (self._n * QUANTA_PER_W), begin_ms, self._n * stretch.step_ms
+        n_complete = values.size // self._n * self._n
+        begin_ms = chunk.end_ms - values.size * chunk.step_ms
+        sums = values[:n_complete].reshape(-1, self._n).sum(axis=1)
+        self.largest.add(
+            sums / (self._n * QUANTA_PER_W), begin_ms, self._n * chunk.step_ms
         )
-        self._left = values[whole:].copy()
+        self._incomplete = values[n_complete:].copy()
 
     def result(self) -> FirstMaximum:
         """Return the largest mean [W]."""
-        return self.most
+        return self.largest
 
 
 class _Ramp:
@@ -62,12 +67,12 @@ class _Ramp:
         self._signal, self._n, self.n_window = ramps(n), n, 2 * n
         self.up, self.down = FirstMaximum(), FirstMaximum()
 
-    def add(self, stretch: Chunk) -> None:
+    def add(self, chunk: Chunk) -> None:
         """Update the largest ramps with those that end in the new values of a chunk."""
-        if (result := self._signal(stretch.windows_of(self.n_window))) is not None:
+        if (result := self._signal(chunk.windows_of(self.n_window))) is not None:
             changes_w = result.values / (self._n * QUANTA_PER_W)
-            self.up.add(changes_w, result.first_ms, stretch.step_ms)
-            self.down.add(-changes_w, result.first_ms, stretch.step_ms)
+            self.up.add(changes_w, result.first_ms, chunk.step_ms)
+            self.down.add(-changes_w, result.first_ms, chunk.step_ms)
 
     def result(self) -> tuple[FirstMaximum, FirstMaximum]:
         """Return the largest rise and the largest fall [W]."""
@@ -100,32 +105,40 @@ class StepExtremes:
         """
 
         def moment(largest: FirstMaximum) -> dict[str, Any]:
+            """Return the time of a maximum."""
             return {"time": self._clock.iso(largest.at_ms)}
 
         peaks = {
-            f"{n / MS_PER_S:g}s": {"max_mw": peak.most.value / W_PER_MW}
-            | moment(peak.most)
+            f"{n / MS_PER_S:g}s": {"max_mw": peak.largest.value / W_PER_MW}
+            | moment(peak.largest)
             for n, peak in self._peaks.items()
-            if np.isfinite(peak.most.value)
+            if np.isfinite(peak.largest.value)
         }
-        result = {}
-        for n, of in self._ramps.items():
-            if np.isfinite(of.up.value):
+        ramp_entries = {}
+        for n, extremes in self._ramps.items():
+            if np.isfinite(extremes.up.value):
                 per_min = MS_PER_MIN / n / W_PER_MW
-                result[f"{n / MS_PER_S:g}s"] = {
-                    "up_mw_per_min": max(of.up.value * per_min, 0.0),
-                    "down_mw_per_min": max(of.down.value * per_min, 0.0),
+                ramp_entries[f"{n / MS_PER_S:g}s"] = {
+                    "up_mw_per_min": max(extremes.up.value * per_min, 0.0),
+                    "down_mw_per_min": max(extremes.down.value * per_min, 0.0),
                 }
         changes = {
             f"{n / MS_PER_S:g}s": {
-                way: {
+                direction: {
                     "max_mw": to_mw(size),
                     "time": self._clock.iso(at_ms) if size else None,
                 }
-                for way, (size, at_ms, _) in zip(CHANGE, of.result(), strict=True)
+                for direction, (size, at_ms, _) in zip(
+                    CHANGE, extremes.result(), strict=True
+                )
             }
-            for n, of in self._changes.items()
-            if of.result()[0][0] >= 0
+            for n, extremes in self._changes.items()
+            if extremes.result()[0][0] >= 0
         }
         step_s = self._clock.step_s
-        return {"step_s": step_s, "peaks": peaks, "ramps": result, "changes": changes}
+        return {
+            "step_s": step_s,
+            "peaks": peaks,
+            "ramps": ramp_entries,
+            "changes": changes,
+        }

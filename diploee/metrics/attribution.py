@@ -1,11 +1,11 @@
 """Attribution of power changes between two time intervals to jobs and services.
 
 With all nodes idle the devices of a facility draw a constant power. Each segment adds
-its profile's power less the idle power of its nodes, so that the change of the devices'
-mean power from one interval to a later one is a sum over segments: ``change = sum of
-(mean over the later interval - mean over the earlier interval)``. The sum is split by
-the owners of the segments and by their state (started, ended, changed phase). Nothing
-is estimated.
+its profile's power minus the idle power of its nodes, so that the change of the
+devices' mean power from one interval to a later one is a sum over segments: ``change =
+sum of (mean over the later interval - mean over the earlier interval)``. The sum is
+split by the owners of the segments and by their state (started, ended, changed phase).
+Nothing is estimated.
 
 See also: docs/models/metrics.md
 """
@@ -41,11 +41,11 @@ from diploee.metrics.changes import Span
 from diploee.power.blocks import PowerModel
 from diploee.power.direct import add_directly, energies_within
 from diploee.power.segments import (
-    OF_SERVICES,
+    SERVICE_OWNER,
     Segments,
-    class_of_owner,
-    job_of_owner,
     node_slots,
+    owner_class,
+    owner_job,
 )
 from diploee.profiles.profile import PowerBoundary
 from diploee.scenario.models import Scenario
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from diploee.loads.jobs.load import JobsLoad
     from diploee.loads.services.load import ServicesLoad
 
+# Names of the columns by load, before the load's name, and of idle nodes
 LOAD, IDLE = "load_power_w", "idle_power_w"
 LOAD_COLUMNS = (
     Column(
@@ -74,14 +75,14 @@ LOAD_COLUMNS = (
         "with `--by-load`: power of idle nodes",
     ),
 )
-"""Columns by load, which a run holds on request."""
+"""Columns by load, which a run writes on request."""
 
 RECENT_MS = 15 * MS_PER_MIN
-"""Jobs that run on are divided by whether they began so shortly before."""
+"""Time before an event within which a running job counts as recently started [ms]."""
 
 
-class Whose(StrEnum):
-    """Owner type of a component of an event's power.
+class OwnerType(StrEnum):
+    """Type of owner of a component of an event's power.
 
     Components of one job stream, service or stage are printed in one line.
     """
@@ -100,23 +101,33 @@ class Whose(StrEnum):
 class ComponentKind(StrEnum):
     """Kind of a component, by its name in ``metrics.json``.
 
-    Has its owner type, the noun of the counted items, and the verb of their action.
+    A kind has the noun of the counted items, the verb of their action and its owner
+    type.
     """
 
     def __new__(
-        cls, name: str, noun: str = "", deed: str = "", whose: Whose = Whose.STREAM
+        cls,
+        name: str,
+        noun: str = "",
+        action: str = "",
+        owner_type: OwnerType = OwnerType.STREAM,
     ) -> ComponentKind:
         """Create a member from its name, noun, verb and owner type."""
-        made = str.__new__(cls, name)
-        made._value_, made.noun, made.deed, made.whose = name, noun, deed, whose
-        return made
+        member = str.__new__(cls, name)
+        member._value_, member.noun, member.action, member.owner_type = (
+            name,
+            noun,
+            action,
+            owner_type,
+        )
+        return member
 
     noun: str
-    deed: str
-    whose: Whose
+    action: str
+    owner_type: OwnerType
 
     JOBS = "jobs", "job"
-    RAN_ON = "jobs ran on", "job", "", Whose.RUNNING_JOBS
+    RAN_ON = "jobs ran on", "job", "", OwnerType.RUNNING_JOBS
     STARTED = "jobs started", "job", "started"
     ENDED = "jobs ended", "job", "ended"
     STARTED_AND_ENDED = "jobs started and ended", "job", "started and ended"
@@ -129,19 +140,19 @@ class ComponentKind(StrEnum):
         "job",
         "failed and took up training",
     )
-    INSTANCES = "instances", "instance", "", Whose.SERVICE
-    INSTANCES_STARTED = "instances started", "instance", "started", Whose.SERVICE
-    INSTANCES_STOPPED = "instances stopped", "instance", "stopped", Whose.SERVICE
-    RATE = "rate per instance", "", "", Whose.SERVICE
-    NOISE = "noise of serving samples", "", "", Whose.NOISE
-    REPLICAS = "replicas", "replica", "", Whose.REPLICAS
-    IDLE_NODES = "idle nodes", "node", "", Whose.IDLE_NODES
-    NODES_ADDED = "nodes added", "node", "", Whose.NODES_ADDED
-    NODE_OVERHEAD = "node overhead", "", "", Whose.NODE_OVERHEAD
-    STAGE = "stage", "", "", Whose.STAGE
+    INSTANCES = "instances", "instance", "", OwnerType.SERVICE
+    INSTANCES_STARTED = "instances started", "instance", "started", OwnerType.SERVICE
+    INSTANCES_STOPPED = "instances stopped", "instance", "stopped", OwnerType.SERVICE
+    RATE = "rate per instance", "", "", OwnerType.SERVICE
+    NOISE = "noise of serving samples", "", "", OwnerType.NOISE
+    REPLICAS = "replicas", "replica", "", OwnerType.REPLICAS
+    IDLE_NODES = "idle nodes", "node", "", OwnerType.IDLE_NODES
+    NODES_ADDED = "nodes added", "node", "", OwnerType.NODES_ADDED
+    NODE_OVERHEAD = "node overhead", "", "", OwnerType.NODE_OVERHEAD
+    STAGE = "stage", "", "", OwnerType.STAGE
 
 
-_OF_JOBS = (
+_JOB_KINDS = (
     ComponentKind.RAN_ON,
     ComponentKind.STARTED,
     ComponentKind.ENDED,
@@ -152,62 +163,73 @@ _OF_JOBS = (
     ComponentKind.FAILED,
     ComponentKind.FAILED_AND_TRAINING,
 )
-"""Actions of jobs; those that neither started nor ended are divided by the last, if
-any."""
+"""Kinds of components of jobs, in the order of the indices in `_job_changes`. Jobs that
+neither started nor ended have the kind of their last phase change, if any."""
 
 
 Part = tuple[float, dict[str, Any]]
-"""Share of one stream, service or stage in an event [W], and how it is reported."""
+"""Power of one stream, service or stage in an event [W], and its entry in the
+metrics."""
 
 
 def part(
-    power_w: float, what: ComponentKind, of: str = "", pool: str = "", **more: Any
+    power_w: float, kind: ComponentKind, of: str = "", pool: str = "", **more: Any
 ) -> Part:
-    """Return a component; `of` and `pool` are empty for the whole facility."""
-    named = {key: name for key, name in (("of", of), ("pool", pool)) if name}
-    return power_w, {**named, "what": what, **more, "mw": power_w / W_PER_MW}
+    """Return a component of an event.
+
+    `of` and `pool` are empty for the whole facility.
+    """
+    owner = {key: name for key, name in (("of", of), ("pool", pool)) if name}
+    return power_w, {**owner, "what": kind, **more, "mw": power_w / W_PER_MW}
 
 
 @dataclass(frozen=True)
 class _Service:
-    """A service's plan, instance groups, and minimum power of a reserved node [W]."""
+    """Plan and instance groups of a service, for the attribution of its power."""
 
     name: str
     plan: ServicePlan
     planned: PlannedService
-    banks: tuple[InstanceGroup, ...]
-    least_w: float
+    groups: tuple[InstanceGroup, ...]
+    min_node_w: float  # minimum power of a reserved node [W]
 
     def mean(self, values: Float64Array | Int32Array, span: Span) -> float:
         """Return the mean of a piecewise constant quantity over an interval."""
         edges_ms = self.planned.served.edges_ms
         low = int(np.searchsorted(edges_ms[1:], span[0], side="right"))
         stop = int(np.searchsorted(edges_ms[:-1], span[1]))
-        inside_ms: Int64Array = np.clip(edges_ms[low : stop + 1], *span)
-        return float(values[low:stop] @ np.diff(inside_ms)) / (span[1] - span[0])
+        edges_within_ms: Int64Array = np.clip(edges_ms[low : stop + 1], *span)
+        return float(values[low:stop] @ np.diff(edges_within_ms)) / (span[1] - span[0])
 
     def min_power(self, span: Span) -> float:
         """Return the mean minimum power of reserved nodes above idle [W]."""
         reserved = self.planned.reserved
-        constant = reserved[0] == reserved[-1]
-        return self.least_w * (reserved[0] if constant else self.mean(reserved, span))
+        is_constant = reserved[0] == reserved[-1]
+        return self.min_node_w * (
+            reserved[0] if is_constant else self.mean(reserved, span)
+        )
 
-    def scaled(self, before: Span, after: Span, each_w: float) -> dict[str, Any]:
+    def scaled(self, before: Span, after: Span, instance_w: float) -> dict[str, Any]:
         """Return the number and power [MW] of instances started and stopped."""
         edges_ms = self.planned.served.edges_ms
         low = int(np.searchsorted(edges_ms[1:], before[0], side="right"))
         stop = int(np.searchsorted(edges_ms[:-1], after[1]))
         steps = np.diff(self.planned.served.n_instances[low:stop])
-        # A step counts in the mean of a span by what is left of the span.
+        # A step counts in an interval's mean by the remaining fraction of the interval.
         in_after, in_before = (
             np.clip((end - edges_ms[low + 1 : stop]) / (end - begin), 0, 1)
             for begin, end in (after, before)
         )
-        result: dict[str, Any] = {}
-        for did, n in (("started", steps.clip(min=0)), ("stopped", steps.clip(max=0))):
-            result[did] = abs(int(n.sum()))
-            result[f"{did}_mw"] = float(n @ (in_after - in_before)) * each_w / W_PER_MW
-        return result
+        entry: dict[str, Any] = {}
+        for action, n in (
+            ("started", steps.clip(min=0)),
+            ("stopped", steps.clip(max=0)),
+        ):
+            entry[action] = abs(int(n.sum()))
+            entry[f"{action}_mw"] = (
+                float(n @ (in_after - in_before)) * instance_w / W_PER_MW
+            )
+        return entry
 
     def calendar_means(self, before: Span, after: Span) -> tuple[float, float]:
         """Return the relative calendar mean at the midpoints of two intervals."""
@@ -216,13 +238,13 @@ class _Service:
             return 1.0, 1.0
         middles_ms = [sum(span) / 2 for span in (before, after)]
         earlier, later = np.interp(
-            middles_ms, calendar.nodes_ms, calendar.relative_mean
+            middles_ms, calendar.times_ms, calendar.relative_mean
         )
         return float(earlier), float(later)
 
 
-def _phase_of_profile(profile_id: str) -> int:
-    """Return the synchronous-job phase that a profile represents, or -1."""
+def _profile_phase(profile_id: str) -> int:
+    """Return the phase of a synchronous job that a profile is for, or -1."""
     if not profile_id.startswith(PHASE_PREFIX):
         return -1
     return TrainingPhase[
@@ -241,23 +263,23 @@ class Attribution:
         services: ServicesLoad | None,
         further: Sequence[Load],
     ) -> None:
-        # What each stream of replicas does, and the bank that plays its power.
-        self._replicas = [(bank.of, bank) for load in further for bank in load.banks]
+        # Plan and instance group of each stream of replicas
+        self._replicas = [
+            (bank.source, bank) for load in further for bank in load.groups
+        ]
         self._calendars = jobs.calendars
-        # Energies of spans, which need no tables of the interval that is written
-        self._written, facility = model.at(scenario.resolution_ms), model.facility
+        # Energy tables for intervals of any length
+        self._at_resolution, facility = model.at(scenario.resolution_ms), model.facility
         is_same = model.tables.has_same_grids(model.library, scenario.resolution_ms)
-        self._tables = (model if is_same else self._written).tables
-        self._standing = model.standing_nodes
+        self._tables = (model if is_same else self._at_resolution).tables
+        self._installed_nodes = model.installed_nodes
         self._idle_w = np.array(
             [facility.node_type_of(pool).idle_power_w for pool in facility.pools]
         )
         self._slots = node_slots(facility)
         # What synchronous jobs do while they play each profile; -1 for all other
         # profiles.
-        self._phase_of = np.array(
-            [_phase_of_profile(name) for name in model.library.ids]
-        )
+        self._phase_of = np.array([_profile_phase(name) for name in model.library.ids])
         self._streams = [(name, spec.pool) for name, spec in scenario.streams.items()]
         names, classes = list(scenario.streams), jobs.streams.classes
         self._stream_of = np.array(
@@ -270,7 +292,9 @@ class Attribution:
         for plan, of_plan in zip(plans, service_labels(plans), strict=True):
             for name, planned in zip(of_plan, plan.services, strict=True):
                 number = len(self._services)
-                banks = tuple(bank for bank in services.banks if bank.of is planned)
+                banks = tuple(
+                    bank for bank in services.groups if bank.source is planned
+                )
                 least_w = services.standby_w[number] - self._idle_w[plan.pool_id]
                 least_w *= planned.warm
                 self._services.append(
@@ -295,14 +319,16 @@ class Attribution:
         which is already included in the components.
         """
         parts = list(self._job_changes(segments, before, after))
-        added = self._nodes_over(after) - self._nodes_over(before)
-        if added.any():
-            power_w = float(added @ self._idle_w)
+        n_added = self._mean_nodes(after) - self._mean_nodes(before)
+        if n_added.any():
+            power_w = float(n_added @ self._idle_w)
             for service in self._services:
                 power_w += service.min_power(after) - service.min_power(before)
             parts.append(
                 part(
-                    power_w, ComponentKind.NODES_ADDED, count=round(float(added.sum()))
+                    power_w,
+                    ComponentKind.NODES_ADDED,
+                    count=round(float(n_added.sum())),
                 )
             )
         calendar = list(self._calendar_changes(segments, before, after))
@@ -314,19 +340,18 @@ class Attribution:
             parts += _service_change(
                 service, net_w, later_noise_w - noise_w, before, after
             )
-            # Power follows the requests: that of both spans is in proportion to both
-            # means.
+            # Power follows the requests: it is proportional to the calendar mean
             means = service.calendar_means(before, after)
             calendar += calendar_change(
                 service.name, service.plan.pool, means, sum(net_w)
             )
-        for plan, bank in self._replicas:
-            result = [bank.means(self._tables, *span) for span in (before, after)]
-            idle_w = float(self._idle_w[bank.pool_id])
+        for plan, group in self._replicas:
+            group_means = [group.means(self._tables, *span) for span in (before, after)]
+            idle_w = float(self._idle_w[group.pool_id])
             earlier_w, later_w = (
-                power_w - n_nodes * idle_w for power_w, n_nodes, _ in result
+                power_w - n_nodes * idle_w for power_w, n_nodes, _ in group_means
             )
-            numbers = [plan.mean_replicas(*span) for span in (before, after)]
+            mean_replicas = [plan.mean_replicas(*span) for span in (before, after)]
             change_w = later_w - earlier_w
             parts.append(
                 part(
@@ -334,7 +359,7 @@ class Attribution:
                     ComponentKind.REPLICAS,
                     plan.stream,
                     plan.pool,
-                    replicas=numbers,
+                    replicas=mean_replicas,
                 )
             )
         return parts, calendar
@@ -347,25 +372,26 @@ class Attribution:
         Mean power of jobs that start within an interval is proportional to the
         interval's submission rate. With rates a and b and the sum E of both mean
         powers, a constant rate a would have changed the mean by ``E (b - a) / (a + b)``
-        less (ASSUMPTION: jobs start when they are submitted). E is positive even for
-        jobs that end soon, whose own change may have either sign.
+        less. Assumed: jobs start when they are submitted. E is positive even for jobs
+        that end soon, whose own change may have either sign.
         """
         powers_w = np.zeros(len(self._streams))
-        for span, since_ms in ((before, before[0]), (after, before[1])):
-            rows = _segments_by_job(segments, (since_ms, span[1]))
+        for span, from_ms in ((before, before[0]), (after, before[1])):
+            rows = _segments_by_job(segments, (from_ms, span[1]))
             if not len(rows):
                 continue
-            first = _first(rows)
-            of_job_w = np.add.reduceat(self._net_w(rows, span), first)
-            started = rows.start_ms[first] > since_ms
-            stream = self._stream_of[class_of_owner(rows.owner[first])]
-            np.add.at(powers_w, stream[started], of_job_w[started])
+            first_rows = _first_rows(rows)
+            job_w = np.add.reduceat(self._net_w(rows, span), first_rows)
+            started = rows.start_ms[first_rows] > from_ms
+            stream = self._stream_of[owner_class(rows.owner[first_rows])]
+            np.add.at(powers_w, stream[started], job_w[started])
         for (name, pool), power_w in zip(self._streams, powers_w.tolist(), strict=True):
             if name in self._calendars:
                 rates = self._calendars[name]
                 earlier, later = (
-                    float(rates.between(*of).of_pieces.sum()) / (of[1] - of[0])
-                    for of in (before, after)
+                    float(rates.between(*interval).segment_integrals.sum())
+                    / (interval[1] - interval[0])
+                    for interval in (before, after)
                 )
                 yield from calendar_change(name, pool, (earlier, later), power_w)
 
@@ -375,11 +401,11 @@ class Attribution:
         `segments` must include all segments of jobs that overlap the interval.
         """
         jobs = _segments_by_job(segments, span)
-        of_job_w, nodes = self._mean_w(jobs, span)
-        stream, size = self._stream_of[class_of_owner(jobs.owner)], len(self._streams)
-        counts = np.bincount(stream[_first(jobs)], minlength=size).tolist()
-        jobs_w = np.bincount(stream, of_job_w, size).tolist()
-        n_idle = float(self._nodes_over(span).sum()) - float(nodes.sum())
+        job_w, nodes = self._mean_w(jobs, span)
+        stream, size = self._stream_of[owner_class(jobs.owner)], len(self._streams)
+        counts = np.bincount(stream[_first_rows(jobs)], minlength=size).tolist()
+        jobs_w = np.bincount(stream, job_w, size).tolist()
+        n_idle = float(self._mean_nodes(span).sum()) - float(nodes.sum())
         parts = [
             part(jobs_w[k], ComponentKind.JOBS, name, pool, count=counts[k])
             for k, (name, pool) in enumerate(self._streams)
@@ -397,8 +423,8 @@ class Attribution:
                     count=count,
                 )
             )
-        for plan, bank in self._replicas:
-            power_w, n_busy, _ = bank.means(self._tables, *span)
+        for plan, group in self._replicas:
+            power_w, n_busy, _ = group.means(self._tables, *span)
             n_idle -= n_busy
             count = round(plan.mean_replicas(*span))
             parts.append(
@@ -414,7 +440,7 @@ class Attribution:
         services = [self._gross_means(service, span)[0] for service in self._services]
         return [
             *services,
-            *(b.means(self._tables, *span)[0] for _, b in self._replicas),
+            *(group.means(self._tables, *span)[0] for _, group in self._replicas),
         ]
 
     def columns(self, segments: Segments, block: Block) -> Values:
@@ -424,91 +450,108 @@ class Attribution:
         must include all segments of jobs that overlap the block.
         """
         span, streams = (block.t0_ms, block.end_ms), [name for name, _ in self._streams]
-        jobs = segments.take(segments.owner < OF_SERVICES)
-        stream = self._stream_of[class_of_owner(jobs.owner)]
+        jobs = segments.take(segments.owner < SERVICE_OWNER)
+        stream = self._stream_of[owner_class(jobs.owner)]
         loads = [(name, jobs.take(stream == k)) for k, name in enumerate(streams)]
-        banks = [(s.name, bank) for s in self._services for bank in s.banks]
-        banks += [(plan.stream, bank) for plan, bank in self._replicas]
-        loads += [(name, bank.within(*span)) for name, bank in banks]
-        result: dict[str, Float64Array] = {}
+        groups = [(s.name, group) for s in self._services for group in s.groups]
+        groups += [(plan.stream, group) for plan, group in self._replicas]
+        loads += [(name, group.within(*span)) for name, group in groups]
+        power_columns: dict[str, Float64Array] = {}
         for name, rows in loads:
             energy_j = np.zeros((self._idle_w.size, len(block)))
-            add_directly(rows, self._written.tables, block.t0_ms, energy_j)
+            add_directly(rows, self._at_resolution.tables, block.t0_ms, energy_j)
             power_w = energy_j.sum(axis=0) * (MS_PER_S / block.dt_ms)
             name = f"{LOAD}.{name}"
-            result[name] = result.get(name, 0.0) + power_w
-        return result | {IDLE: block.columns["it_power_w"] - sum(result.values())}
+            power_columns[name] = power_columns.get(name, 0.0) + power_w
+        return power_columns | {
+            IDLE: block.columns["it_power_w"] - sum(power_columns.values())
+        }
 
-    def _nodes_over(self, span: Span) -> Float64Array:
+    def _mean_nodes(self, span: Span) -> Float64Array:
         """Return the mean installed nodes of each pool, shape (pools,)."""
-        return self._standing(span[0], span[1] - span[0], 1)[:, 0]
+        return self._installed_nodes(span[0], span[1] - span[0], 1)[:, 0]
 
     def _job_changes(
         self, segments: Segments, before: Span, after: Span
     ) -> Iterator[Part]:
+        """Yield the change of power of each stream's jobs, by kind."""
         rows = _segments_by_job(segments, (before[0], after[1]))
         if not len(rows):
             return
         change_w = self._net_w(rows, after) - self._net_w(rows, before)
-        # The segments of a job adjoin: the first begins with it, the last ends with it.
-        first = _first(rows)
-        started = rows.start_ms[first] > before[0]
-        ended = np.maximum.reduceat(rows.end_ms, first) < after[1]
-        stream = self._stream_of[class_of_owner(rows.owner[first])]
-        of_job_w = np.add.reduceat(change_w, first)
-        ran_on = self._phase_changes(rows, first, before[0], of_job_w < 0)
-        did = np.where(started | ended, 2 * ended + started, ran_on)
-        group = stream * len(_OF_JOBS) + did
-        counts = np.bincount(group, minlength=len(self._streams) * len(_OF_JOBS))
-        # A segment that plays a profile from its beginning is the first of its job.
-        recent = (rows.start_ms[first] > before[0] - RECENT_MS) & (
-            rows.offset_ms[first] == 0
+        # The segments of a job are contiguous from its start to its end.
+        first_rows = _first_rows(rows)
+        has_started = rows.start_ms[first_rows] > before[0]
+        has_ended = np.maximum.reduceat(rows.end_ms, first_rows) < after[1]
+        stream = self._stream_of[owner_class(rows.owner[first_rows])]
+        job_w = np.add.reduceat(change_w, first_rows)
+        phase_kind = self._phase_changes(rows, first_rows, before[0], job_w < 0)
+        kind_index = np.where(
+            has_started | has_ended, 2 * has_ended + has_started, phase_kind
         )
-        recent &= self._phase_of[rows.profile_id[first]] < 0
+        group = stream * len(_JOB_KINDS) + kind_index
+        counts = np.bincount(group, minlength=len(self._streams) * len(_JOB_KINDS))
+        # A segment that starts at its profile's start is the first of its job.
+        is_recent = (rows.start_ms[first_rows] > before[0] - RECENT_MS) & (
+            rows.offset_ms[first_rows] == 0
+        )
+        is_recent &= self._phase_of[rows.profile_id[first_rows]] < 0
         for k in np.flatnonzero(counts).tolist():
-            name, pool = self._streams[k // len(_OF_JOBS)]
-            of_part_w = of_job_w[group == k]
-            most = np.flatnonzero(group == k)[np.abs(of_part_w).argmax()]
-            row = first[most]
+            name, pool = self._streams[k // len(_JOB_KINDS)]
+            group_w = job_w[group == k]
+            largest_job = np.flatnonzero(group == k)[np.abs(group_w).argmax()]
+            row = first_rows[largest_job]
             largest = {
-                "job_id": int(job_of_owner(rows.owner[row])),
+                "job_id": int(owner_job(rows.owner[row])),
                 "n_nodes": -(
                     -int(rows.n_nodes[row]) // int(self._slots[rows.pool_id[row]])
                 ),
-                "mw": float(of_job_w[most]) / W_PER_MW,
+                "mw": float(job_w[largest_job]) / W_PER_MW,
             }
-            more: dict[str, Any] = {"count": int(counts[k]), "largest": largest}
-            what = _OF_JOBS[k % len(_OF_JOBS)]
-            if what is ComponentKind.RAN_ON:
-                young = recent & (group == k)
-                young_mw = float(of_job_w[young].sum()) / W_PER_MW
-                more["recent"] = {"count": int(np.count_nonzero(young)), "mw": young_mw}
-            yield part(float(of_part_w.sum()), what, name, pool, **more)
+            details: dict[str, Any] = {"count": int(counts[k]), "largest": largest}
+            kind = _JOB_KINDS[k % len(_JOB_KINDS)]
+            if kind is ComponentKind.RAN_ON:
+                is_recent_group = is_recent & (group == k)
+                recent_mw = float(job_w[is_recent_group].sum()) / W_PER_MW
+                details["recent"] = {
+                    "count": int(np.count_nonzero(is_recent_group)),
+                    "mw": recent_mw,
+                }
+            yield part(float(group_w.sum()), kind, name, pool, **details)
 
     def _phase_changes(
-        self, rows: Segments, first: Int64Array, begin_ms: int, falls: BoolArray
+        self, rows: Segments, first_rows: Int64Array, begin_ms: int, is_fall: BoolArray
     ) -> Int64Array:
-        """Return the phase change of each running job as an index of `_OF_JOBS`.
+        """Return the phase change of each running job as an index of `_JOB_KINDS`.
 
         0 is no change. A stop alone is reported only if the job's power fell, because a
         stop explains no rise.
         """
         phase = self._phase_of[rows.profile_id]
         if (phase < 0).all():
-            return np.zeros(first.size, dtype=np.int64)
-        began = rows.start_ms >= begin_ms
+            return np.zeros(first_rows.size, dtype=np.int64)
+        has_begun = rows.start_ms >= begin_ms
 
-        def any_of(found: BoolArray) -> BoolArray:
-            return np.maximum.reduceat(found, first)
+        def any_of(mask: BoolArray) -> BoolArray:
+            """Return True for jobs with any row in a mask."""
+            return np.maximum.reduceat(mask, first_rows)
 
-        writes = any_of(phase == TrainingPhase.CHECKPOINT)
-        # A job trains behind a load, unless it fails in it.
-        behind_load = (phase[:-1] == TrainingPhase.LOAD) & (np.diff(rows.owner) == 0)
-        trains = any_of((phase == TrainingPhase.TRAIN) & np.append(False, behind_load))
-        stops = any_of(began & (phase == TrainingPhase.PLANNED))
-        fails = any_of(began & (phase == TrainingPhase.HUNG))
+        has_checkpoint = any_of(phase == TrainingPhase.CHECKPOINT)
+        # A job trains after loading, unless it fails during loading.
+        after_load = (phase[:-1] == TrainingPhase.LOAD) & (np.diff(rows.owner) == 0)
+        has_training = any_of(
+            (phase == TrainingPhase.TRAIN) & np.append(False, after_load)
+        )
+        has_stop = any_of(has_begun & (phase == TrainingPhase.PLANNED))
+        has_failure = any_of(has_begun & (phase == TrainingPhase.HUNG))
         return np.select(
-            [fails & trains, fails & falls, stops & falls, trains, writes],
+            [
+                has_failure & has_training,
+                has_failure & is_fall,
+                has_stop & is_fall,
+                has_training,
+                has_checkpoint,
+            ],
             [8, 7, 6, 5, 4],
             0,
         )
@@ -520,9 +563,12 @@ class Attribution:
         return steady_w - n_nodes * idle_w - service.min_power(span), gross_w - steady_w
 
     def _gross_means(self, service: _Service, span: Span) -> tuple[float, float, float]:
-        """Return a service's `Bank.means` over an interval."""
+        """Return a service's power, busy nodes and steady power over an interval.
+
+        See `InstanceGroup.means`.
+        """
         power_w, nodes, steady_w = np.sum(
-            [bank.means(self._tables, *span) for bank in service.banks], axis=0
+            [group.means(self._tables, *span) for group in service.groups], axis=0
         ).tolist()
         return power_w, nodes, steady_w
 
@@ -533,12 +579,12 @@ class Attribution:
 
     def _mean_w(self, rows: Segments, span: Span) -> tuple[Float64Array, Float64Array]:
         """Return the mean power [W] and mean node count of segments."""
-        inside_ms = np.minimum(rows.end_ms, span[1]) - np.maximum(
+        overlap_ms = np.minimum(rows.end_ms, span[1]) - np.maximum(
             rows.start_ms, span[0]
         )
         length_ms = span[1] - span[0]
         energy_j = energies_within(rows, self._tables, *span)
-        nodes: Float64Array = rows.n_nodes * (np.maximum(inside_ms, 0) / length_ms)
+        nodes: Float64Array = rows.n_nodes * (np.maximum(overlap_ms, 0) / length_ms)
         nodes /= self._slots[rows.pool_id]
         return energy_j * (MS_PER_S / length_ms), nodes
 
@@ -546,11 +592,11 @@ class Attribution:
 def _segments_by_job(segments: Segments, span: Span) -> Segments:
     """Return the segments of jobs that overlap an interval, sorted by job and time."""
     overlaps = (segments.start_ms < span[1]) & (segments.end_ms > span[0])
-    rows = segments.take(overlaps & (segments.owner < OF_SERVICES))
+    rows = segments.take(overlaps & (segments.owner < SERVICE_OWNER))
     return rows.take(np.lexsort((rows.start_ms, rows.owner)))
 
 
-def _first(rows: Segments) -> Int64Array:
+def _first_rows(rows: Segments) -> Int64Array:
     """Return the index of each job's first row."""
     return np.flatnonzero(np.diff(rows.owner, prepend=-1))
 
@@ -558,29 +604,31 @@ def _first(rows: Segments) -> Int64Array:
 def _service_change(
     service: _Service, net_w: Sequence[float], noise_w: float, before: Span, after: Span
 ) -> Iterator[Part]:
-    """Split the change of a service's power into instance count and power.
+    """Split the change of a service's power into instance count and power per instance.
 
-    K instances at power p each, without noise, give by the means of both intervals ``K2
-    p2 - K1 p1 = (K2 - K1) (p1 + p2) / 2 + (p2 - p1) (K1 + K2) / 2``.
+    With K instances at power p each, without noise, the means of both intervals give
+    ``K2 p2 - K1 p1 = (K2 - K1) (p1 + p2) / 2 + (p2 - p1) (K1 + K2) / 2``.
     """
     served, spans = service.planned.served, (before, after)
     counts = [service.mean(served.n_instances, span) for span in spans]
-    # Without instances there is no power of each: all is due to their number.
-    each_w = [
+    # An interval without instances has no power per instance.
+    instance_powers_w = [
         power_w / count
         for power_w, count in zip(net_w, counts, strict=True)
         if count > 0
     ]
-    mean_w = sum(each_w) / max(len(each_w), 1)
-    by_number_w = (counts[1] - counts[0]) * mean_w
+    mean_w = sum(instance_powers_w) / max(len(instance_powers_w), 1)
+    count_change_w = (counts[1] - counts[0]) * mean_w
     rates = [service.mean(served.rate_rps, span) for span in spans]
     scaled, owner = (
         service.scaled(before, after, mean_w),
         (service.name, service.plan.pool),
     )
-    yield part(by_number_w, ComponentKind.INSTANCES, *owner, instances=counts, **scaled)
     yield part(
-        net_w[1] - net_w[0] - by_number_w, ComponentKind.RATE, *owner, rate_rps=rates
+        count_change_w, ComponentKind.INSTANCES, *owner, instances=counts, **scaled
+    )
+    yield part(
+        net_w[1] - net_w[0] - count_change_w, ComponentKind.RATE, *owner, rate_rps=rates
     )
     yield part(noise_w, ComponentKind.NOISE, *owner)
 
@@ -596,6 +644,6 @@ def calendar_change(
     earlier, later = means
     if earlier == later:
         return
-    part_w = max(power_w, 0.0) * (later - earlier) / (later + earlier)
+    effect_w = max(power_w, 0.0) * (later - earlier) / (later + earlier)
     change = later / earlier - 1 if earlier > 0 else None
-    yield {"of": name, "pool": pool, "change": change, "mw": part_w / W_PER_MW}
+    yield {"of": name, "pool": pool, "change": change, "mw": effect_w / W_PER_MW}

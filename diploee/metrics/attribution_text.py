@@ -16,23 +16,25 @@ from diploee.base.units import (
     PowerUnit,
     power_unit,
 )
-from diploee.metrics.attribution import RECENT_MS, ComponentKind, Whose
+from diploee.metrics.attribution import RECENT_MS, ComponentKind, OwnerType
 from diploee.metrics.causes import grid_extremes
 from diploee.metrics.changes import CHANGE, RAMP, SWING, Key
 
 MAX_LINES = 4
-"""Net changes that are listed; more of them only where they would leave a larger rest."""  # noqa: E501
+"""Number of net changes that are listed; there are more only if the unexplained rest
+would be too large."""
 
 MIN_SHARE = 0.05
-"""A part under this share of the largest is not listed."""
+"""Minimum size of a listed component, as a fraction of the largest."""
 
 MAX_REST = 0.1
-"""An event is unexplained where more than this share of its change is in no line."""
+"""Maximum fraction of a change that is in no line of an explained event."""
 
-Words = Mapping[str, Any]
+# Entry of the metrics
+Entry = Mapping[str, Any]
 
 
-def read_causes(metrics: Mapping[str, Any]) -> Iterator[tuple[Key, str, Words]]:
+def read_causes(metrics: Mapping[str, Any]) -> Iterator[tuple[Key, str, Entry]]:
     """Yield the key, time and cause of each event of a run.
 
     Yields nothing for runs of older versions, which have no causes.
@@ -48,21 +50,21 @@ def read_causes(metrics: Mapping[str, Any]) -> Iterator[tuple[Key, str, Words]]:
 
 def event_label(key: Key) -> str:
     """Return the label of an event, such as ``ramp up over 60 s``."""
-    block, length_s, way = key
+    block, length_s, direction = key
     if block == "peak":
         return "peak"
     length = _duration_text(length_s)
     if block == "changes":
-        return CHANGE[way].format(length)
+        return CHANGE[direction].format(length)
     if block == "ramps":
-        return RAMP.format(way, length)
+        return RAMP.format(direction, length)
     if block == "rolling_range":
         return SWING.format(length)
-    kind, _, length = way.partition("_")
-    of_length = (
+    kind, _, length = direction.partition("_")
+    length_text = (
         f" over {_duration_text(float(length.removesuffix('s')))}" if length else ""
     )
-    return f"event window: {kind}{of_length}"
+    return f"event window: {kind}{length_text}"
 
 
 def _duration_text(length_s: float) -> str:
@@ -73,45 +75,45 @@ def _duration_text(length_s: float) -> str:
     return f"{length_s:g} s"
 
 
-def cause_text(cause: Words, unit: PowerUnit | None = None) -> str:
-    """Return the text of a cause: net changes, the event's direction first."""
+def cause_text(cause: Entry, unit: PowerUnit | None = None) -> str:
+    """Return the text of a cause: net changes, those in the event's direction first."""
     lines, rest_mw = cause_lines(cause)
     change_mw = _change_mw(cause)
     pools = {part["pool"] for part in cause["parts"] if part.get("pool")}
-    write = _Writer(
+    formatter = _Formatter(
         max((abs(line.net_mw) for line in lines), default=0), unit, len(pools) > 1
     )
-    full = lines[:MAX_LINES]
-    shown = [line for line in lines if write.shows(line.net_mw)]
-    agreeing, against = (
+    detailed = lines[:MAX_LINES]
+    printed = [line for line in lines if formatter.shows(line.net_mw)]
+    supporting, opposing = (
         ", ".join(
-            write.line(x, cause, x in full)
-            for x in shown
+            formatter.line(x, cause, x in detailed)
+            for x in printed
             if x.opposes(change_mw) == opposes
         )
         for opposes in (False, True)
     )
-    result = [agreeing, f"against it {against}" if against else ""]
+    texts = [supporting, f"against it {opposing}" if opposing else ""]
     if abs(rest_mw) > MAX_REST * abs(change_mw):
-        result.insert(0, f"{abs(rest_mw / (change_mw or rest_mw)):.0%} unexplained")
-    if write.shows(rest_mw):
-        result.append(f"the rest {write.format_change(rest_mw)}")
+        texts.insert(0, f"{abs(rest_mw / (change_mw or rest_mw)):.0%} unexplained")
+    if formatter.shows(rest_mw):
+        texts.append(f"the rest {formatter.format_change(rest_mw)}")
     if queued := cause.get("queued_jobs"):
-        result.append(_queue_text(*queued))
-    return "; ".join(filter(None, result))
+        texts.append(_queue_text(*queued))
+    return "; ".join(filter(None, texts))
 
 
 @dataclass(frozen=True)
 class NetChange:
     """Net change of one stream, service, stage or kind of noise.
 
-    Equals the sum of its components.
+    The net change is the sum of its components.
     """
 
-    kind: Whose
-    of: str
-    pool: str
-    parts: list[Words] = field(default_factory=list)
+    kind: OwnerType
+    of: str  # name of the stream, service or stage
+    pool: str  # name of the pool
+    parts: list[Entry] = field(default_factory=list)
 
     @property
     def net_mw(self) -> float:
@@ -123,46 +125,51 @@ class NetChange:
         return self.net_mw * change_mw < 0
 
 
-def cause_lines(cause: Words) -> tuple[list[NetChange], float]:
+def cause_lines(cause: Entry) -> tuple[list[NetChange], float]:
     """Return the listed net changes of a cause, and the remaining change [MW].
 
     The largest in the event's direction is first. The largest of the others follow.
     """
-    lines: dict[tuple[Whose, str, str], NetChange] = {}
+    lines: dict[tuple[OwnerType, str, str], NetChange] = {}
     for part in cause["parts"]:
-        whose, named = (
-            ComponentKind(part["what"]).whose,
+        owner_type, owner = (
+            ComponentKind(part["what"]).owner_type,
             (part.get("of", ""), part.get("pool", "")),
         )
-        key = (whose, *named) if whose is not Whose.NOISE else (whose, "", "")
+        key = (
+            (owner_type, *owner)
+            if owner_type is not OwnerType.NOISE
+            else (owner_type, "", "")
+        )
         lines.setdefault(key, NetChange(*key)).parts.append(part)
     rest_mw = change_mw = _change_mw(cause)
     by_size = sorted(lines.values(), key=lambda line: -abs(line.net_mw))
-    leading = next((line for line in by_size if not line.opposes(change_mw)), None)
-    by_size.sort(key=lambda line: line is not leading)
-    least_mw = MIN_SHARE * max((abs(line.net_mw) for line in by_size), default=0.0)
+    first_line = next((line for line in by_size if not line.opposes(change_mw)), None)
+    by_size.sort(key=lambda line: line is not first_line)
+    min_mw = MIN_SHARE * max((abs(line.net_mw) for line in by_size), default=0.0)
     listed: list[NetChange] = []
     for line in by_size:
-        more = len(listed) < MAX_LINES and abs(line.net_mw) > least_mw
-        if more or abs(rest_mw) > MAX_REST * abs(change_mw):
+        is_large = len(listed) < MAX_LINES and abs(line.net_mw) > min_mw
+        if is_large or abs(rest_mw) > MAX_REST * abs(change_mw):
             listed.append(line)
             rest_mw -= line.net_mw
     return listed, rest_mw
 
 
-def _net_mw(part: Words) -> float:
+def _net_mw(part: Entry) -> float:
+    """Return the net change of a component [MW]."""
     return part["mw"] - part.get("mean_mw", 0.0)
 
 
-def _change_mw(cause: Words) -> float:
+def _change_mw(cause: Entry) -> float:
     """Return the change of an event [MW].
 
-    If the cause has no change, returns the sum of its components.
+    If the cause has no change, this is the sum of its components.
     """
     return cause.get("change_mw", sum(map(_net_mw, cause["parts"])))
 
 
-class _Writer:
+class _Formatter:
     """Formatter of net changes in one unit with a fixed number of decimals.
 
     Pools are named if there are several.
@@ -187,7 +194,7 @@ class _Writer:
         """Return the text of a signed change, such as ``-3.10 MW``."""
         return f"{self._gross(mw)} {self._unit.power}"
 
-    def line(self, line: NetChange, cause: Words, full: bool) -> str:
+    def line(self, line: NetChange, cause: Entry, full: bool) -> str:
         """Return the text of a net change, if `full` with gross changes in brackets."""
         name = f"{line.kind} {line.of}".rstrip()
         if self._with_pool and line.pool and line.pool != line.of:
@@ -195,38 +202,39 @@ class _Writer:
         net = f"{name} {self.format_change(line.net_mw)}"
         if not full:
             return net
-        parts = [of for part in line.parts for of in _gross_parts(part)]
+        parts = [component for part in line.parts for component in _gross_parts(part)]
         parts.sort(key=lambda part: -abs(_net_mw(part)))
-        least_mw = MIN_SHARE * abs(_net_mw(parts[0]))
+        min_mw = MIN_SHARE * abs(_net_mw(parts[0]))
         parts = [
-            p for p in parts if abs(_net_mw(p)) >= least_mw and self.shows(_net_mw(p))
+            p for p in parts if abs(_net_mw(p)) >= min_mw and self.shows(_net_mw(p))
         ]
-        words = [self._gross_text(p, line, len(parts) > 1) for p in parts]
-        words += [
+        texts = [self._gross_text(p, line, len(parts) > 1) for p in parts]
+        texts += [
             f"the calendar {_calendar_text(entry['change'])}: "
             f"{self._gross(entry['mw'])}"
             for entry in cause.get("calendar", ())
-            if line.kind in (Whose.STREAM, Whose.SERVICE)
+            if line.kind in (OwnerType.STREAM, OwnerType.SERVICE)
             and (entry["of"], entry["pool"]) == (line.of, line.pool)
             and self.shows(entry["mw"])
             and entry["mw"] * line.net_mw > MIN_SHARE * line.net_mw**2
         ]
-        detail = ", ".join(filter(None, words))
+        detail = ", ".join(filter(None, texts))
         return f"{net} ({detail})" if detail else net
 
     def _gross(self, mw: float) -> str:
+        """Return the text of a signed number without unit."""
         return f"{mw * self._factor:+,.{self._digits}f}"
 
-    def _gross_text(self, part: Words, line: NetChange, beside_others: bool) -> str:
-        """Return the text of a component, with power unless it is the only one."""
-        words = _action_text(part, line)
+    def _gross_text(self, part: Entry, line: NetChange, with_power: bool) -> str:
+        """Return the text of a component, if `with_power` with its power."""
+        text = _action_text(part, line)
         if "mean_mw" in part:
             drew, mean = (
                 f"{part[k] * self._factor:,.{self._digits}f}" for k in ("mw", "mean_mw")
             )
-            return f"{words} drew {drew}, in the mean of the run {mean}".lstrip()
-        if words and beside_others:
-            words += f" {self._gross(part['mw'])}"
+            return f"{text} drew {drew}, in the mean of the run {mean}".lstrip()
+        if text and with_power:
+            text += f" {self._gross(part['mw'])}"
         recent, largest = part.get("recent"), part.get("largest")
         if (
             recent
@@ -235,46 +243,45 @@ class _Writer:
         ):
             since = f"that had started in the {RECENT_MS // MS_PER_MIN} min before"
             return (
-                f"{words}: {self._gross(recent['mw'])} of it {recent['count']:,} "
-                f"{since}"
+                f"{text}: {self._gross(recent['mw'])} of it {recent['count']:,} {since}"
             )
         if not largest or 2 * abs(largest["mw"]) < abs(part["mw"]):
-            return words
-        of_it = f"{self._gross(largest['mw'])} of it " if part["count"] > 1 else ""
+            return text
+        part_text = f"{self._gross(largest['mw'])} of it " if part["count"] > 1 else ""
         return (
-            f"{words}: {of_it}job {largest['job_id']} on "
+            f"{text}: {part_text}job {largest['job_id']} on "
             f"{plural(largest['n_nodes'], 'node')}"
         )
 
 
-def _gross_parts(part: Words) -> list[Words]:
+def _gross_parts(part: Entry) -> list[Entry]:
     """Return a service's started and stopped instances as two components.
 
     Other components are returned unchanged.
     """
     return [
-        {"what": what, "count": part[did], "mw": part[f"{did}_mw"]}
-        for did, what in (
+        {"what": kind, "count": part[action], "mw": part[f"{action}_mw"]}
+        for action, kind in (
             ("started", ComponentKind.INSTANCES_STARTED),
             ("stopped", ComponentKind.INSTANCES_STOPPED),
         )
-        if f"{did}_mw" in part
+        if f"{action}_mw" in part
     ] or [part]
 
 
-def _action_text(part: Words, line: NetChange) -> str:
+def _action_text(part: Entry, line: NetChange) -> str:
     """Return the action text of a component, from its counted items."""
-    what = ComponentKind(part["what"])
+    kind = ComponentKind(part["what"])
     if "count" in part:
-        is_over = what is ComponentKind.CHECKPOINTS and part["mw"] > 0
-        deed = "trained on after writing checkpoints" if is_over else what.deed
-        return f"{plural(part['count'], what.noun)} {deed}".rstrip()
+        is_over = kind is ComponentKind.CHECKPOINTS and part["mw"] > 0
+        action = "trained on after writing checkpoints" if is_over else kind.action
+        return f"{plural(part['count'], kind.noun)} {action}".rstrip()
     if "rate_rps" in part:
         counts = next((p["instances"] for p in line.parts if "instances" in p), (1, 1))
-        each = (
+        rates = (
             rate / (n or 1) for rate, n in zip(part["rate_rps"], counts, strict=True)
         )
-        return "{:,.4g} to {:,.4g} requests/s each".format(*each)
+        return "{:,.4g} to {:,.4g} requests/s each".format(*rates)
     if "replicas" in part:
         before, after = (f"{number:,.1f}" for number in part["replicas"])
         return (
@@ -283,7 +290,7 @@ def _action_text(part: Words, line: NetChange) -> str:
             else f"each of {after} replicas"
         )
     return (
-        str(part["of"]) if what is ComponentKind.NOISE and len(line.parts) > 1 else ""
+        str(part["of"]) if kind is ComponentKind.NOISE and len(line.parts) > 1 else ""
     )
 
 

@@ -23,13 +23,13 @@ from diploee.facility.point_of_interconnection import Billing
 from diploee.metrics.demand import absent_demand, demand_sums, load_factor
 
 RATCHET_MONTHS = 11
-"""Months before its own that a ratchet looks back."""
+"""Number of earlier months that a ratchet demand considers."""
 
 
 def power_factor(active: float, reactive: float) -> float | None:
-    """Return P / sqrt(P^2 + Q^2) of two powers or two energies of like unit.
+    """Return the power factor P / sqrt(P^2 + Q^2) of two powers or two energies.
 
-    Returns None if both are 0.
+    The result is None if both are 0.
     """
     apparent = hypot(active, reactive)
     return active / apparent if apparent else None
@@ -40,28 +40,43 @@ def mwh_from_quanta(quanta: int, step_ms: int) -> float:
     return quanta / QUANTA_PER_MW * step_ms / MS_PER_H
 
 
-def adjust_for_power_factor(demand: float, found: float | None, least: float) -> float:
-    """Return a demand raised for a power factor below the minimum."""
-    return demand * least / found if found and found < least else demand
+def adjust_for_power_factor(
+    demand: float, power_factor: float | None, min_power_factor: float
+) -> float:
+    """Return a demand raised for a power factor below the minimum.
+
+    The demand is multiplied by the ratio of minimum to actual power factor.
+    """
+    return (
+        demand * min_power_factor / power_factor
+        if power_factor and power_factor < min_power_factor
+        else demand
+    )
 
 
 def excess_reactive_demand(
-    reactive_demand: float, demand: float, share: float
+    reactive_demand: float, demand: float, free_fraction: float
 ) -> float:
-    """Return the reactive demand (import positive) above a free fraction."""
-    return max(0.0, reactive_demand - share * max(demand, 0.0))
+    """Return the reactive demand (import positive) above a free fraction.
+
+    `free_fraction` is that of the active demand.
+    """
+    return max(0.0, reactive_demand - free_fraction * max(demand, 0.0))
 
 
-def ratchets(demands: Sequence[float], share: float) -> list[tuple[float, bool]]:
+def ratchets(demands: Sequence[float], fraction: float) -> list[tuple[float, bool]]:
     """Return each month's ratchet demand, and True if it may be higher.
 
-    The ratchet demand is `share` (0-1) times the highest demand of up to 11 earlier
+    The ratchet demand is `fraction` (0-1) times the highest demand of up to 11 earlier
     months, and 0 in the first month. It may be higher if the run has fewer than 11
     earlier months.
     """
-    before = (demands[max(k - RATCHET_MONTHS, 0) : k] for k in range(len(demands)))
+    earlier_demands = (
+        demands[max(k - RATCHET_MONTHS, 0) : k] for k in range(len(demands))
+    )
     return [
-        (share * max(past, default=0.0), len(past) < RATCHET_MONTHS) for past in before
+        (fraction * max(earlier, default=0.0), len(earlier) < RATCHET_MONTHS)
+        for earlier in earlier_demands
     ]
 
 
@@ -71,13 +86,13 @@ class MonthSums:
 
     begin_ms: int  # a time in the month
     n: int = 0  # number of intervals
-    # Energy by column with a role
+    # Sum of power by column with a role
     quanta: Counter[str] = field(default_factory=Counter)
     total: int = 0  # net power at the meter
-    gross: int = 0  # the same plus the output of sources and batteries
+    gross: int = 0  # net power plus the output of sources and batteries
     exported: int = 0  # net power below 0
-    drawn: int = 0  # reactive power of the intervals that draw it
-    supplied: int = 0  # reactive power of the intervals that supply it
+    drawn: int = 0  # reactive power of intervals in which it is drawn
+    supplied: int = 0  # reactive power of intervals in which it is supplied
 
     def add(self, other: MonthSums) -> None:
         """Add the sums of another month."""
@@ -100,10 +115,10 @@ class MonthSums:
 
 
 class BillingDemand:
-    """Demand at 15, 30 and 60 minutes, and the `billing` block with tariff rules.
+    """Accumulator of demand at 15, 30 and 60 minutes, for the `billing` block.
 
-    Raises `InputError` if the rules use a demand interval that the run's step does not
-    divide.
+    Raises `InputError` if the tariff rules use a demand interval that the run's step
+    does not divide.
     """
 
     def __init__(self, clock: WallClock, rules: Billing | None = None) -> None:
@@ -112,32 +127,37 @@ class BillingDemand:
             demand_sums(clock),
             demand_sums(clock, reactive=True),
         )
-        if rules and (why := clock.alignment_problem(rules.interval_min * MS_PER_MIN)):
+        if rules and (
+            reason := clock.alignment_problem(rules.interval_min * MS_PER_MIN)
+        ):
             raise InputError(
                 "facility.stages, point_of_interconnection: billing.interval_min: "
-                f"{rules.interval_min} min is {why}; have: {one_of(list(self._active))}"
+                f"{rules.interval_min} min is {reason}; have: "
+                f"{one_of(list(self._active))}"
             )
 
     @property
     def measures(self) -> Iterable[ClockSums]:
-        """Return the accumulators of active and reactive power."""
+        """Accumulators of active and reactive power."""
         return *self._active.values(), *self._reactive.values()
 
     def block(self, months: Mapping[str, MonthSums]) -> dict[str, Any]:
         """Return the `billing` block with an entry per local month of the run."""
         active = {minutes: sums.result() for minutes, sums in self._active.items()}
-        result = {
-            minutes: self._by_month(minutes, of, self._reactive[minutes].result())
-            for minutes, of in active.items()
+        demand_by_month = {
+            minutes: self._by_month(minutes, value, self._reactive[minutes].result())
+            for minutes, value in active.items()
         }
         entries = []
         for month, sums in months.items():
             entry = self._month(month, sums)
-            of_month = (of[month] for of in result.values() if month in of)
+            month_demands = (
+                value[month] for value in demand_by_month.values() if month in value
+            )
             mean_mw = entry["energy_mwh"] / entry["hours"]
             entry["demand"] = [
                 demand | {"load_factor": load_factor(mean_mw, demand["max_mw"])}
-                for demand in of_month
+                for demand in month_demands
             ]
             entries.append(entry)
         if self._rules is not None:
@@ -160,26 +180,29 @@ class BillingDemand:
         s_mva = np.hypot(p_mw, q_mvar)
         result: dict[str, dict[str, Any]] = {}
         for month, rows in self._clock.month_slices(active.starts_ms):
-            at = [
+            rows_of_maximum = [
                 rows.start + int(np.argmax(v[rows]))
                 for v in (p_mw, s_mva, q_mvar, -q_mvar)
             ]
-            times = [self._clock.iso(int(active.starts_ms[k])) for k in at]
+            times = [self._clock.iso(int(active.starts_ms[k])) for k in rows_of_maximum]
             result[month] = {
                 "interval_min": minutes,
-                "max_mw": float(p_mw[at[0]]),
+                "max_mw": float(p_mw[rows_of_maximum[0]]),
                 "time": times[0],
-                "power_factor": power_factor(float(p_mw[at[0]]), float(q_mvar[at[0]])),
-                "max_mva": float(s_mva[at[1]]),
+                "power_factor": power_factor(
+                    float(p_mw[rows_of_maximum[0]]), float(q_mvar[rows_of_maximum[0]])
+                ),
+                "max_mva": float(s_mva[rows_of_maximum[1]]),
                 "max_mva_time": times[1],
-                "max_mvar": float(q_mvar[at[2]]),
+                "max_mvar": float(q_mvar[rows_of_maximum[2]]),
                 "max_mvar_time": times[2],
-                "min_mvar": float(q_mvar[at[3]]),
+                "min_mvar": float(q_mvar[rows_of_maximum[3]]),
                 "min_mvar_time": times[3],
             }
         return result
 
     def _month(self, month: str, sums: MonthSums) -> dict[str, Any]:
+        """Return the entry of a month without demands."""
         clock = self._clock
         end_ms = clock.next_month_ms(sums.begin_ms)
         first = clock.at(sums.begin_ms).replace(
@@ -199,11 +222,11 @@ class BillingDemand:
 def _add_billed_demand(entries: list[dict[str, Any]], rules: Billing) -> None:
     """Add the billed demand of the tariff rules to each month's entry.
 
-    ASSUMPTION: the rules apply in the order power factor, ratchet, minimum, and the
-    power factor is the month's lagging average [J]. Tariffs differ, but the
+    Assumed (judgement): the rules apply in the order power factor, ratchet, minimum,
+    and the power factor is the month's lagging average. Tariffs differ, but the
     determinants do not.
     """
-    billed, whole = [], []
+    billed, is_complete = [], []
     for entry in entries:
         demand = next(
             (d for d in entry["demand"] if d["interval_min"] == rules.interval_min),
@@ -226,14 +249,16 @@ def _add_billed_demand(entries: list[dict[str, Any]], rules: Billing) -> None:
             )
         entry["billed"] = result
         billed.append(result)
-        whole.append(entry["complete"])
+        is_complete.append(entry["complete"])
     if rules.ratchet is not None:
-        asked = ratchets([result["max_mw"] for result in billed], rules.ratchet)
+        ratchet_demands = ratchets(
+            [result["max_mw"] for result in billed], rules.ratchet
+        )
         for k, (result, (ratchet_mw, lower_bound)) in enumerate(
-            zip(billed, asked, strict=True)
+            zip(billed, ratchet_demands, strict=True)
         ):
-            # What a month holds outside of the run may have been more.
-            lower_bound |= not all(whole[max(k - RATCHET_MONTHS, 0) : k])
+            # The demand of an incomplete month may have been higher.
+            lower_bound |= not all(is_complete[max(k - RATCHET_MONTHS, 0) : k])
             result |= {"ratchet_mw": ratchet_mw, "lower_bound": lower_bound}
             result["max_mw"] = max(result["max_mw"], ratchet_mw)
     if rules.contract_minimum_mw is not None:

@@ -18,23 +18,26 @@ from diploee.scenario.plugged import LOADS
 
 @dataclass(frozen=True)
 class RunMeasure(Brief):
-    """Extension measure of runs' power, reported as `measures.<name>`."""
+    """Extension measure of a run's power, reported as `measures.<name>`."""
 
-    name: str  # of its block
-    metrics: tuple[Metric, ...]  # with keys below the block
-    # Its result: values by what follows the block in their keys
+    name: str  # name of its block
+    metrics: tuple[Metric, ...]  # metrics, with keys after the block
+    # Function that opens the measure; the result has values by the rest of their keys
     open: Callable[[WallClock], Measure]
 
     def __post_init__(self) -> None:
-        def refuse(text: str) -> InputError:
+        def make_error(text: str) -> InputError:
+            """Return an error that names the measure."""
             return InputError(f"measure {self.name}{text}")
 
-        check_type("metrics", self.metrics, tuple | list, "a tuple of Metric", refuse)
-        check_type("open", self.open, Callable, "a class or function", refuse)
+        check_type(
+            "metrics", self.metrics, tuple | list, "a tuple of Metric", make_error
+        )
+        check_type("open", self.open, Callable, "a class or function", make_error)
 
 
 MEASURES: Registry[RunMeasure] = Registry("run", noun="measure")
-"""Measures that users add to every run, by name."""
+"""Extension measures of every run, by name."""
 
 
 DECLARED = read_metrics(Path(__file__).with_name("catalogue.csv"))
@@ -43,13 +46,20 @@ DECLARED = read_metrics(Path(__file__).with_name("catalogue.csv"))
 
 def _core_metrics() -> list[Metric]:
     """Return the metrics of all modules except stages; loads after services."""
-    behind = max(k for k, m in enumerate(DECLARED) if m.key.startswith("requests.")) + 1
-    others = [
+    first_after_services = (
+        max(k for k, m in enumerate(DECLARED) if m.key.startswith("requests.")) + 1
+    )
+    load_metrics = [
         metric
         for kind in entry_point_objects(LOADS).values()
         for metric in kind.metrics
     ]
-    return [*DECLARED[:behind], *others, *DECLARED[behind:], *added_metrics()]
+    return [
+        *DECLARED[:first_after_services],
+        *load_metrics,
+        *DECLARED[first_after_services:],
+        *added_metrics(),
+    ]
 
 
 def added_metrics() -> tuple[Metric, ...]:
@@ -64,7 +74,7 @@ def declared_metrics() -> tuple[Metric, ...]:
     )
 
 
-ASKED = (
+PLANNER_METRICS = (
     "grid.maximum_demand.intervals.15min.max_mw",
     "grid.changes.windows.600s.up.max_mw",
     "grid.changes.windows.600s.down.max_mw",
@@ -75,7 +85,7 @@ ASKED = (
     "grid.headroom.mw",
     "poi.headroom.mva",
 )
-"""Keys of the metrics that a planner needs first, beside those that are in every table."""  # noqa: E501
+"""Keys of the metrics that a planner needs first, in addition to the main metrics."""
 
 
 def metrics_of_runs(chosen: Iterable[str] = ()) -> list[Metric]:
@@ -87,10 +97,13 @@ def metrics_of_runs(chosen: Iterable[str] = ()) -> list[Metric]:
         Keys of metrics, the main metrics by default. Undeclared keys are shown as they
         are.
     """
-    known = declared_metrics()
+    declared = declared_metrics()
     if chosen:
-        return [find_metric(key, known) or Metric(key, "1", key) for key in chosen]
-    return [*main_metrics(), *filter(None, (find_metric(key, known) for key in ASKED))]
+        return [find_metric(key, declared) or Metric(key, "1", key) for key in chosen]
+    return [
+        *main_metrics(),
+        *filter(None, (find_metric(key, declared) for key in PLANNER_METRICS)),
+    ]
 
 
 def core_blocks() -> set[str]:

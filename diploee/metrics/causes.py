@@ -1,4 +1,4 @@
-"""Causes of a run's worst events, attributed while the run passes.
+"""Causes of a run's worst events, attributed during the run.
 
 When a block of power has a new extreme, all segments around it are still in memory. Its
 power is attributed to their owners at once, and only the result is retained.
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from diploee.loads.jobs.load import JobWindow
 
 
+# Names of the columns of device power and of AC input power
 IT, AC = "it_power_w", "it_ac_power_w"
 
 Means = dict[str, float]
@@ -30,12 +31,12 @@ Means = dict[str, float]
 
 
 class Causes:
-    """Sink that retains the data for attributing extremes, and their causes."""
+    """Sink that attributes the extremes of a run to their causes."""
 
     def __init__(self, attribution: Attribution, stages: Stages) -> None:
         self._attribution = attribution
-        # What each stage adds to the power before it: its columns with a role.
-        self._behind = {
+        # Columns of each stage with a role: the power that the stage adds
+        self._stage_columns = {
             name: [column for column in stage.columns if column.role is not None]
             for name, stage in stages.by_name().items()
         }
@@ -43,23 +44,29 @@ class Causes:
             POWER,
             IT,
             AC,
-            *(c.name for of in self._behind.values() for c in of),
+            *(c.name for columns in self._stage_columns.values() for c in columns),
         )
         self._segments: list[Segments] = []
         self._blocks: list[Block] = []
-        self._found: dict[Key, tuple[Extreme, dict[str, Any]]] = {}
+        self._causes: dict[Key, tuple[Extreme, dict[str, Any]]] = {}
         self._energy_j: Int64Array | None = None
         self._sums: Means = {}
         self._end_ms = 0
 
-    def take(self, window: JobWindow) -> None:
+    def add_jobs(self, window: JobWindow) -> None:
         """Add the jobs of a window."""
         self._segments.append(window.segments)
-        jobs, of_energy = window.started.jobs, window.started.of_energy
-        # Whole joules: their sum does not depend on how the run is cut into windows.
+        jobs, energy_rows = window.started.jobs, window.started.energy_rows
+        # In whole joules, whose sum does not depend on the windows of the run
         energy_j = np.rint(window.energy_j).astype(np.int64)
-        amounts = self._attribution.sum_by_stream(jobs.class_id[of_energy], energy_j)
-        self._energy_j = amounts if self._energy_j is None else self._energy_j + amounts
+        energy_by_stream = self._attribution.sum_by_stream(
+            jobs.class_id[energy_rows], energy_j
+        )
+        self._energy_j = (
+            energy_by_stream
+            if self._energy_j is None
+            else self._energy_j + energy_by_stream
+        )
 
     def add(self, block: Block) -> None:
         """Add the next block of power."""
@@ -76,16 +83,16 @@ class Causes:
         columns = self._attribution.columns(concat(self._segments), block)
         return Block(block.t0_ms, block.dt_ms, {**block.columns, **columns})
 
-    def see(self, extremes: Mapping[Key, Extreme]) -> None:
+    def update(self, extremes: Mapping[Key, Extreme]) -> None:
         """Attribute the latest extremes, and drop data that is no longer needed."""
         for key, extreme in extremes.items():
-            if key not in self._found or self._found[key][0] != extreme:
+            if key not in self._causes or self._causes[key][0] != extreme:
                 cause = self.split(extreme, self._segments, self._blocks)
-                self._found[key] = extreme, cause
+                self._causes[key] = extreme, cause
         oldest_ms = self._end_ms - 2 * max(RAMP_MS)  # the longest extreme
         self._blocks = [block for block in self._blocks if block.end_ms > oldest_ms]
-        kept = (_ending_after(segments, oldest_ms) for segments in self._segments)
-        self._segments = [segments for segments in kept if len(segments)]
+        recent = (_ending_after(segments, oldest_ms) for segments in self._segments)
+        self._segments = [segments for segments in recent if len(segments)]
 
     def split(
         self, extreme: Extreme, segments: Sequence[Segments], blocks: Sequence[Block]
@@ -93,25 +100,29 @@ class Causes:
         """Return the cause of an extreme; for a peak, power [W] and components only.
 
         `segments` must include all segments of jobs that overlap the extreme. `blocks`
-        hold the power around it in order of time. Queued jobs are counted at its start
+        have the power around it, sorted by time. Queued jobs are counted at its start
         and in its last interval.
         """
         begin_ms, end_ms = (extreme.before or extreme.after)[0], extreme.after[1]
         overlapping = (
             s.take((s.start_ms < end_ms) & (s.end_ms > begin_ms)) for s in segments
         )
-        near = concat([Segments.empty(), *overlapping])
+        segments_near = concat([Segments.empty(), *overlapping])
         after = self._means(blocks, extreme.after)
         if extreme.before is None:
-            parts = self._attribution.composition(near, extreme.after, after[IT])
+            parts = self._attribution.composition(
+                segments_near, extreme.after, after[IT]
+            )
             return {
                 "power_w": after[POWER],
                 "parts": _entries(parts + self._stages(after)),
             }
         before = self._means(blocks, extreme.before)
         change = {name: after[name] - before[name] for name in after}
-        parts, calendar = self._attribution.change(near, extreme.before, extreme.after)
-        queued = _queued(blocks, begin_ms, end_ms)
+        parts, calendar = self._attribution.change(
+            segments_near, extreme.before, extreme.after
+        )
+        queued = _queued_at_ends(blocks, begin_ms, end_ms)
         return {
             "change_mw": change[POWER] / W_PER_MW,
             "parts": _entries(parts + self._stages(change)),
@@ -127,8 +138,8 @@ class Causes:
         if "power_w" not in cause:
             return cause
         means_w = self._means_w
-        beside = zip(cause["parts"], means_w, strict=True)
-        parts = [{**part, "mean_mw": mean_w / W_PER_MW} for part, mean_w in beside]
+        components = zip(cause["parts"], means_w, strict=True)
+        parts = [{**part, "mean_mw": mean_w / W_PER_MW} for part, mean_w in components]
         return {
             "change_mw": (cause["power_w"] - sum(means_w)) / W_PER_MW,
             "parts": parts,
@@ -136,25 +147,25 @@ class Causes:
 
     def entries(self) -> dict[Key, dict[str, Any]]:
         """Return the causes of all extremes as reported in the metrics."""
-        return {key: self.entry(cause) for key, (_, cause) in self._found.items()}
+        return {key: self.entry(cause) for key, (_, cause) in self._causes.items()}
 
     @cached_property
     def _means_w(self) -> list[float]:
-        """Return means over the run [W], in order of a peak's components."""
-        end_ms, none = self._end_ms, np.empty(0, dtype=np.int64)
-        energy_j = self._energy_j if self._energy_j is not None else none
+        """Means over the run [W], in the order of a peak's components."""
+        end_ms, empty = self._end_ms, np.empty(0, dtype=np.int64)
+        energy_j = self._energy_j if self._energy_j is not None else empty
         jobs_w = (energy_j * (MS_PER_S / end_ms)).tolist()
-        parts_w = [*jobs_w, *self._attribution.services_w((0, end_ms))]
-        means = {name: of / end_ms for name, of in self._sums.items()}
+        loads_w = [*jobs_w, *self._attribution.services_w((0, end_ms))]
+        means = {name: sum_ms / end_ms for name, sum_ms in self._sums.items()}
         stages_w = [power_w for power_w, _ in self._stages(means)]
-        return [*parts_w, means[IT] - sum(parts_w), *stages_w]
+        return [*loads_w, means[IT] - sum(loads_w), *stages_w]
 
     def _stages(self, means: Means) -> list[Part]:
         """Return the power added by AC conversion and by each stage."""
         parts: list[Part] = []
         if AC in means:
             parts.append(part(means[AC] - means[IT], ComponentKind.NODE_OVERHEAD))
-        for name, columns in self._behind.items():
+        for name, columns in self._stage_columns.items():
             if columns:
                 parts.append(
                     part(
@@ -166,42 +177,48 @@ class Causes:
         return parts
 
     def _powers(self, block: Block) -> list[str]:
+        """Return the names of the power columns in a block."""
         return [name for name in self._names if name in block.columns]
 
     def _means(self, blocks: Iterable[Block], span: Span) -> Means:
         """Return an interval's mean power of facility, devices and stages."""
-        inside = [
+        overlapping = [
             block.part(max(span[0], block.t0_ms), min(span[1], block.end_ms))
             for block in blocks
             if block.t0_ms < span[1] and block.end_ms > span[0]
         ]
         return {
             name: float(
-                np.concatenate([block.columns[name] for block in inside]).mean()
+                np.concatenate([block.columns[name] for block in overlapping]).mean()
             )
-            for name in self._powers(inside[0])
+            for name in self._powers(overlapping[0])
         }
 
 
 def _entries(parts: Iterable[Part]) -> list[dict[str, Any]]:
+    """Return the metrics entries of components."""
     return [entry for _, entry in parts]
 
 
-def _queued(blocks: Iterable[Block], begin_ms: int, end_ms: int) -> list[int]:
-    """Return the queued jobs at a time and in an earlier interval, or None."""
-    result = []
+def _queued_at_ends(blocks: Iterable[Block], begin_ms: int, end_ms: int) -> list[int]:
+    """Return the queued jobs at the start and in the last interval of an event.
+
+    The result is empty if no jobs are queued.
+    """
+    n_queued = []
     for block in blocks:
         if "queued_jobs" in block.columns:
             for time_ms in (begin_ms, end_ms - block.dt_ms):
                 if block.t0_ms <= time_ms < block.end_ms:
                     row = (time_ms - block.t0_ms) // block.dt_ms
-                    result.append(int(block.columns["queued_jobs"][row]))
-    return result if any(result) else []
+                    n_queued.append(int(block.columns["queued_jobs"][row]))
+    return n_queued if any(n_queued) else []
 
 
 def _ending_after(segments: Segments, time_ms: int) -> Segments:
-    late = segments.end_ms > time_ms
-    return segments if late.all() else segments.take(late)
+    """Return the segments that end after a time."""
+    is_later = segments.end_ms > time_ms
+    return segments if is_later.all() else segments.take(is_later)
 
 
 def add_causes(grid: dict[str, Any], causes: Mapping[Key, dict[str, Any]]) -> None:
@@ -216,13 +233,17 @@ def grid_extremes(
 ) -> Iterator[tuple[Key, dict[str, Any], str | None]]:
     """Yield key, entry and time of each extreme in the metrics' `grid` block."""
     yield ("peak", grid["resolution_s"], ""), grid["peak"], grid["peak"]["time"]
-    changes = (grid.get("changes") or {}).get("windows", ())  # of older runs none
+    changes = (grid.get("changes") or {}).get("windows", ())  # older runs have none
     for block, length, entries in (
         ("changes", "window_s", changes),
         ("ramps", "interval_s", grid["ramps"]["intervals"]),
     ):
         for entry in entries:
-            for way in ("up", "down"):
-                yield (block, entry[length], way), entry[way], entry[way]["time"]
+            for direction in ("up", "down"):
+                yield (
+                    (block, entry[length], direction),
+                    entry[direction],
+                    entry[direction]["time"],
+                )
     for entry in grid["rolling_range"]["windows"]:
         yield ("rolling_range", entry["window_s"], ""), entry, entry["time"]

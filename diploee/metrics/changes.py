@@ -29,17 +29,17 @@ from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S
 from diploee.metrics.spectral_bands import Support
 
 Span = tuple[int, int]
-"""Start and end [ms]."""
+"""Start and end of an interval [ms]."""
 
 Key = tuple[str, float, str]
-"""An extreme by its block of the metrics, its length [s] and its direction."""
+"""Key of an extreme: its block of the metrics, its length [s] and its direction."""
 
 
 class Extreme(NamedTuple):
     """Largest change of the mean power from one interval to a later one."""
 
-    before: Span | None  # None of a peak, which is compared with the whole run
-    after: Span
+    before: Span | None  # earlier interval; None for a peak, compared with the run
+    after: Span  # later interval
 
 
 RAMP_MS = (
@@ -58,16 +58,21 @@ WITHIN_MS = (MS_PER_MIN, 10 * MS_PER_MIN)
 SIZES = {"max": "largest", "p999": "P99.9", "p99": "P99"}
 """Statistics of a histogram that ramps and swings report."""
 
+# Labels of ramps and rolling ranges
 RAMP, SWING = "ramp {} over {}", "swing within {}"
+# Labels of changes by direction
 CHANGE = {"up": "rise within {}", "down": "fall within {}"}
 
 
 def absent(
-    key: str, reasons: Mapping[Any, str], scale: int = 1
+    key: str, reasons: Mapping[Any, str], unit_ms: int = 1
 ) -> list[dict[str, Any]]:
-    """Return the unreported lengths, in units of `scale`, each with a reason."""
+    """Return the unreported lengths, each with a reason.
+
+    Lengths are divided by `unit_ms`.
+    """
     return [
-        {key: length / scale if scale > 1 else length, "reason": reason}
+        {key: length / unit_ms if unit_ms > 1 else length, "reason": reason}
         for length, reason in reasons.items()
         if reason
     ]
@@ -105,35 +110,40 @@ class Changes:
 
     @property
     def measures(self) -> Iterable[LargestChanges | SignalHistogram | RollingRanges]:
-        """Return the accumulators of the power series."""
+        """Accumulators of the power series."""
         return *self._changes.values(), *self._ramps.values(), self._ranges
 
     def extremes(self) -> dict[Key, Extreme]:
         """Return the largest changes, ramps and ranges so far."""
         result, step_ms = {}, self._clock.step_ms
         for length_ms, changes in self._changes.items():
-            for way, (size, first, last) in zip(CHANGE, changes.result(), strict=True):
-                if size > 0:
-                    event = Extreme((first, first + step_ms), (last, last + step_ms))
-                    result["changes", length_ms / MS_PER_S, way] = event
-        for n_ms, sizes in self._ramps.items():
-            seen = sizes.result()
-            for way, size, at in (
-                ("up", seen.max, seen.max_at),
-                ("down", -seen.min, seen.min_at),
+            for direction, (change, first, last) in zip(
+                CHANGE, changes.result(), strict=True
             ):
-                if seen.count and size > 0:
-                    event = Extreme((at, at + n_ms), (at + n_ms, at + 2 * n_ms))
-                    result["ramps", n_ms / MS_PER_S, way] = event
-        for window_ms, (seen, (first, last)) in self._each_range():
-            if seen.max > 0:
+                if change > 0:
+                    event = Extreme((first, first + step_ms), (last, last + step_ms))
+                    result["changes", length_ms / MS_PER_S, direction] = event
+        for n_ms, ramp in self._ramps.items():
+            histogram = ramp.result()
+            for direction, change, time_ms in (
+                ("up", histogram.max, histogram.max_at),
+                ("down", -histogram.min, histogram.min_at),
+            ):
+                if histogram.count and change > 0:
+                    event = Extreme(
+                        (time_ms, time_ms + n_ms), (time_ms + n_ms, time_ms + 2 * n_ms)
+                    )
+                    result["ramps", n_ms / MS_PER_S, direction] = event
+        for window_ms, (histogram, (first, last)) in self._range_results():
+            if histogram.max > 0:
                 event = Extreme((first, first + step_ms), (last, last + step_ms))
                 result["rolling_range", window_ms / MS_PER_S, ""] = event
         return result
 
-    def _each_range(
+    def _range_results(
         self,
     ) -> Iterable[tuple[int, tuple[SignedHistogram, tuple[int, int]]]]:
+        """Yield each window length with its histogram and its extreme's times [ms]."""
         return zip(self._windows_ms, self._ranges.result(), strict=True)
 
     def blocks(self, support: Support) -> dict[str, Any]:
@@ -142,7 +152,7 @@ class Changes:
         Each has an entry for every reported length and a reason for every other.
         """
         result = {n_ms: sizes.result() for n_ms, sizes in self._ramps.items()}
-        ranges = {window_ms: seen for window_ms, (seen, _) in self._each_range()}
+        ranges = {window_ms: seen for window_ms, (seen, _) in self._range_results()}
         short = "the run is shorter than two intervals"
         no_ramps = self._no_ramps | {
             n: short for n, seen in result.items() if not seen.count
@@ -205,23 +215,35 @@ class Changes:
         }
 
     def _change(
-        self, length_ms: int, seen: BothWays, support: Support
+        self, length_ms: int, largest: BothWays, support: Support
     ) -> dict[str, Any]:
+        """Return the metrics entry of the changes within a window."""
         entry: dict[str, Any] = {"window_s": length_ms / MS_PER_S}
-        for way, (size, *times) in zip(CHANGE, seen, strict=True):
+        for direction, (size, *times) in zip(CHANGE, largest, strict=True):
             time, until = (self._clock.iso(at_ms) if size else None for at_ms in times)
-            entry[way] = {"max_mw": to_mw(size), "time": time, "until": until}
+            entry[direction] = {"max_mw": to_mw(size), "time": time, "until": until}
         return entry | {"lower_bound": support.is_lower_bound(length_ms / MS_PER_S)}
 
     def _ramp(
-        self, length_ms: int, seen: SignedHistogram, support: Support
+        self, length_ms: int, histogram: SignedHistogram, support: Support
     ) -> dict[str, Any]:
+        """Return the metrics entry of the ramps over an interval."""
         n, length_s = length_ms // self._clock.step_ms, length_ms / MS_PER_S
-        up = (seen.max, seen.percentile(99), seen.percentile(99.9), seen.max_at)
-        down = (-seen.min, -seen.percentile(1), -seen.percentile(0.1), seen.min_at)
+        up = (
+            histogram.max,
+            histogram.percentile(99),
+            histogram.percentile(99.9),
+            histogram.max_at,
+        )
+        down = (
+            -histogram.min,
+            -histogram.percentile(1),
+            -histogram.percentile(0.1),
+            histogram.min_at,
+        )
         entry: dict[str, Any] = {"interval_s": length_s}
-        for way, (largest, p99, p999, at_ms) in (("up", up), ("down", down)):
-            side = entry[way] = {}
+        for direction, (largest, p99, p999, at_ms) in (("up", up), ("down", down)):
+            side = entry[direction] = {}
             for key, size in (("max", largest), ("p99", p99), ("p999", p999)):
                 side[f"{key}_mw"] = delta_mw = max(to_mw(size, n), 0.0)
                 side[f"{key}_mw_per_min"] = delta_mw / (length_ms / MS_PER_MIN)
@@ -229,23 +251,24 @@ class Changes:
         return entry | {"lower_bound": support.is_lower_bound(length_s)}
 
     def _range(
-        self, window_ms: int, seen: SignedHistogram, support: Support
+        self, window_ms: int, histogram: SignedHistogram, support: Support
     ) -> dict[str, Any]:
+        """Return the metrics entry of the rolling range of a window."""
         return {
             "window_s": window_ms / MS_PER_S,
-            "max_mw": to_mw(seen.max),
-            "p99_mw": to_mw(seen.percentile(99)),
-            "p999_mw": to_mw(seen.percentile(99.9)),
-            "time": self._clock.iso(seen.max_at),
+            "max_mw": to_mw(histogram.max),
+            "p99_mw": to_mw(histogram.percentile(99)),
+            "p999_mw": to_mw(histogram.percentile(99.9)),
+            "time": self._clock.iso(histogram.max_at),
             "lower_bound": support.is_lower_bound(window_ms / MS_PER_S),
         }
 
 
 def rainflow_block(
-    rainflow: Rainflow, clock: WallClock, span_ms: int
+    rainflow: Rainflow, clock: WallClock, length_ms: int
 ) -> dict[str, Any]:
-    """Return the `rainflow` block for a time span [ms]."""
-    seen, threshold = rainflow.result(), rainflow.threshold
+    """Return the `rainflow` block for a run of a length [ms]."""
+    histogram, threshold = rainflow.result(), rainflow.threshold
     edges_mw = [*(to_mw(threshold * factor) for factor in CLASS_FACTORS), None]
     classes = zip(edges_mw[:-1], edges_mw[1:], rainflow.classes.tolist(), strict=True)
     block: dict[str, Any] = {
@@ -256,19 +279,21 @@ def rainflow_block(
         ),
         "resolution_s": clock.step_s,
         "threshold_mw": to_mw(threshold),
-        "swings": seen.count,
-        "swings_per_day": seen.count / (span_ms / MS_PER_DAY) if span_ms else None,
+        "swings": histogram.count,
+        "swings_per_day": histogram.count / (length_ms / MS_PER_DAY)
+        if length_ms
+        else None,
         "classes": [
             {"from_mw": low, "to_mw": high, "swings": n} for low, high, n in classes
         ],
     }
-    if seen.count:
+    if histogram.count:
         block |= {
-            "max_mw": to_mw(seen.max),
+            "max_mw": to_mw(histogram.max),
             "max_from": clock.iso(rainflow.largest_ms[0]),
             "max_to": clock.iso(rainflow.largest_ms[1]),
-            "p50_mw": to_mw(seen.percentile(50)),
-            "p99_mw": to_mw(seen.percentile(99)),
+            "p50_mw": to_mw(histogram.percentile(50)),
+            "p99_mw": to_mw(histogram.percentile(99)),
             "percentile_relative_error": RELATIVE_ERROR,
         }
     return block

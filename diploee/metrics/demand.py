@@ -26,14 +26,14 @@ from diploee.scenario.models import Facility
 def rated_power(metrics: Mapping[str, Any], facility: Facility) -> tuple[float, str]:
     """Return the rated power at the point of power measurement [MW], and its label.
 
-    Returns 0 for runs of older versions, which do not report it.
+    Runs of older versions without it have 0.
     """
-    result = (metrics.get("power") or {}).get("rated_mw")
+    reported_mw = (metrics.get("power") or {}).get("rated_mw")
     if facility.stages or facility.has_ac_power:
-        return result or 0.0, "rated power at the meter"
-    rated_mw = result or facility.rated_power_w / W_PER_MW
-    of = "the nodes'" if facility.rated_power_mw is None else "as given"
-    return rated_mw, f"device rating ({of})"
+        return reported_mw or 0.0, "rated power at the meter"
+    rated_mw = reported_mw or facility.rated_power_w / W_PER_MW
+    source = "the nodes'" if facility.rated_power_mw is None else "as given"
+    return rated_mw, f"device rating ({source})"
 
 
 def load_factor(mean: float, peak: float) -> float | None:
@@ -75,7 +75,7 @@ def _utilization_metrics(utilization: Distribution) -> dict[str, Any]:
 
     Values are node occupancies (Eq. 1), 0-1, over the interval means.
     """
-    if not utilization.count:  # no node ever stands
+    if not utilization.count:  # no node is ever installed
         return dict.fromkeys(("mean", "std", "median", "p90", "max"))
     median, p90 = utilization.percentiles(50, 90)
     return {
@@ -88,90 +88,89 @@ def _utilization_metrics(utilization: Distribution) -> dict[str, Any]:
 
 
 class FacilityMetrics:
-    """Accumulator of power and node occupancy of a facility or a pool.
-
-    The rated power is in W.
-    """
+    """Accumulator of power and node occupancy of a facility or a pool."""
 
     def __init__(self, rated_power_w: float, step_ms: int) -> None:
         self._rated_power_w = rated_power_w
         self._step_ms = step_ms
         self.power_w = Distribution()
         self.utilization = Distribution()
-        self._busy = self._standing = 0.0  # sums over intervals
+        self._busy = self._installed = 0.0  # sums over intervals
 
     def add(
         self,
         power_w: Float64Array,
         utilization: Float64Array,
-        standing_nodes: Float64Array | None = None,
+        installed_nodes: Float64Array | None = None,
     ) -> None:
         """Add intervals with mean power [W] and node occupancy, shape (B,).
 
         If the number of installed nodes changes, occupancy is undefined while it is 0.
         """
         self.power_w.add(power_w)
-        if standing_nodes is not None:
-            self._busy += float(utilization @ standing_nodes)
-            self._standing += float(standing_nodes.sum())
-            utilization = utilization[standing_nodes > 0]
+        if installed_nodes is not None:
+            self._busy += float(utilization @ installed_nodes)
+            self._installed += float(installed_nodes.sum())
+            utilization = utilization[installed_nodes > 0]
         self.utilization.add(utilization)
 
     def blocks(self) -> dict[str, Any]:
         """Return the `power` and `utilization` blocks."""
-        result = _utilization_metrics(self.utilization)
-        if self._standing:
-            result["mean"] = self._busy / self._standing
+        utilization = _utilization_metrics(self.utilization)
+        if self._installed:
+            utilization["mean"] = self._busy / self._installed
         return {
             "power": power_metrics(self.power_w, self._step_ms, self._rated_power_w),
-            "utilization": result,
+            "utilization": utilization,
         }
 
 
 DEMAND_MIN = (15, 30, 60)
-"""WallClock intervals of the maximum demand [min]."""
+"""Clock intervals of the maximum demand [min]."""
 
-NO_WHOLE = "the run holds no whole interval"
+# Reason that a demand interval is not reported
+NO_COMPLETE_INTERVAL = "the run holds no whole interval"
 
 
 class Peaks:
     """Peak power by local month, of each pool and of all pools together.
 
-    Also has the minimum power.
+    Also the minimum power.
     """
 
     def __init__(self, clock: WallClock) -> None:
-        self._clock, self._negated, self._together = (
+        self._clock, self._negative_minimum, self._sum_of_pools = (
             clock,
             FirstMaximum(),
             FirstMaximum(),
         )
-        self._of_month: dict[str, FirstMaximum] = {}
-        self._of_pool: dict[str, FirstMaximum] = {}
+        self._by_month: dict[str, FirstMaximum] = {}
+        self._by_pool: dict[str, FirstMaximum] = {}
 
     def add(
         self, power_w: Float64Array, t0_ms: int, pools_w: Mapping[str, Float64Array]
     ) -> None:
-        """Add consecutive interval means [W] from `t0_ms` on, also of each pool."""
+        """Add consecutive interval means from `t0_ms` [W], also of each pool."""
         step_ms = self._clock.step_ms
         starts_ms = t0_ms + np.arange(power_w.size) * step_ms
         for month, rows in self._clock.month_slices(starts_ms):
-            of_month = self._of_month.setdefault(month, FirstMaximum())
-            of_month.add(power_w[rows], int(starts_ms[rows.start]), step_ms)
-        self._negated.add(-power_w, t0_ms, step_ms)
-        for name, of_pool_w in pools_w.items():
-            self._of_pool.setdefault(name, FirstMaximum()).add(
-                of_pool_w, t0_ms, step_ms
-            )
+            month_peak = self._by_month.setdefault(month, FirstMaximum())
+            month_peak.add(power_w[rows], int(starts_ms[rows.start]), step_ms)
+        self._negative_minimum.add(-power_w, t0_ms, step_ms)
+        for name, pool_w in pools_w.items():
+            self._by_pool.setdefault(name, FirstMaximum()).add(pool_w, t0_ms, step_ms)
         if pools_w:
-            self._together.add(np.sum(list(pools_w.values()), axis=0), t0_ms, step_ms)
+            self._sum_of_pools.add(
+                np.sum(list(pools_w.values()), axis=0), t0_ms, step_ms
+            )
 
     @property
     def peak(self) -> FirstMaximum | None:
         """Largest value, the first if several are equal."""
-        return max(self._of_month.values(), key=lambda peak: peak.value, default=None)
+        return max(self._by_month.values(), key=lambda peak: peak.value, default=None)
 
     def _entry(self, peak: FirstMaximum) -> dict[str, Any]:
+        """Return the metrics entry of a peak."""
         return {"max_mw": peak.value / W_PER_MW, "time": self._clock.iso(peak.at_ms)}
 
     def blocks(self, mean_mw: float, rated_power_w: float) -> dict[str, Any]:
@@ -184,11 +183,12 @@ class Peaks:
             "load_factor": load_factor(mean_mw, peak_mw),
             "peak": self._entry(peak),
             "minimum": {
-                "min_mw": -self._negated.value / W_PER_MW,
-                "time": self._clock.iso(self._negated.at_ms),
+                "min_mw": -self._negative_minimum.value / W_PER_MW,
+                "time": self._clock.iso(self._negative_minimum.at_ms),
             },
             "monthly_peaks": {
-                month: self._entry(of) for month, of in self._of_month.items()
+                month: self._entry(month_peak)
+                for month, month_peak in self._by_month.items()
             },
             "headroom": headroom_mw | {"fraction": 1 - peak_mw / rated_mw}
             if rated_mw
@@ -199,16 +199,19 @@ class Peaks:
     def _coincidence(self) -> dict[str, Any] | None:
         """Return the coincidence factor of the pools.
 
-        It is the peak of the sum of all pools over the sum of the pools' peaks.
+        The factor is the peak of the sum of all pools, divided by the sum of the pools'
+        peaks.
         """
-        if not self._of_pool:
+        if not self._by_pool:
             return None
-        apart_w = sum(peak.value for peak in self._of_pool.values())
+        sum_of_peaks_w = sum(peak.value for peak in self._by_pool.values())
         return {
-            "factor": self._together.value / apart_w if apart_w > 0 else None,
+            "factor": self._sum_of_pools.value / sum_of_peaks_w
+            if sum_of_peaks_w > 0
+            else None,
             "resolution_s": self._clock.step_s,
-            "together": self._entry(self._together),
-            "pools": {name: self._entry(peak) for name, peak in self._of_pool.items()},
+            "together": self._entry(self._sum_of_pools),
+            "pools": {name: self._entry(peak) for name, peak in self._by_pool.items()},
         }
 
 
@@ -223,13 +226,17 @@ def demand_sums(clock: WallClock, reactive: bool = False) -> dict[int, ClockSums
 
 
 def absent_demand(
-    clock: WallClock, seen: Mapping[int, Intervals]
+    clock: WallClock, intervals: Mapping[int, Intervals]
 ) -> list[dict[str, Any]]:
     """Return the unreported demand intervals [min], each with a reason."""
     reasons = {
         minutes: clock.alignment_problem(minutes * MS_PER_MIN) for minutes in DEMAND_MIN
     }
-    reasons |= {minutes: NO_WHOLE for minutes, of in seen.items() if not of.counts.size}
+    reasons |= {
+        minutes: NO_COMPLETE_INTERVAL
+        for minutes, sums in intervals.items()
+        if not sums.counts.size
+    }
     return absent("interval_min", reasons)
 
 
@@ -240,16 +247,20 @@ def demand_block(
 
     It has an entry for every reported interval and a reason for every other.
     """
-    seen = {minutes: of.result() for minutes, of in sums.items()}
+    intervals_by_length = {
+        minutes: intervals.result() for minutes, intervals in sums.items()
+    }
     entries = []
-    for minutes, of in seen.items():
-        if not of.counts.size:
+    for minutes, intervals in intervals_by_length.items():
+        if not intervals.counts.size:
             continue
-        largest = _largest(of, clock, slice(None))
+        largest = _largest(intervals, clock, slice(None))
         entry = {"interval_min": minutes, **largest}
         entry["load_factor"] = load_factor(mean_mw, largest["max_mw"])
-        months = clock.month_slices(of.starts_ms)
-        entry["monthly"] = {month: _largest(of, clock, rows) for month, rows in months}
+        month_rows = clock.month_slices(intervals.starts_ms)
+        entry["monthly"] = {
+            month: _largest(intervals, clock, rows) for month, rows in month_rows
+        }
         entries.append(entry)
     return {
         "definition": (
@@ -257,11 +268,15 @@ def demand_block(
         ),
         "resolution_s": clock.step_s,
         "intervals": entries,
-        "absent": absent_demand(clock, seen),
+        "absent": absent_demand(clock, intervals_by_length),
     }
 
 
-def _largest(of: Intervals, clock: WallClock, rows: slice) -> dict[str, Any]:
-    means_mw = of.mean_mw[rows]
-    k = int(np.argmax(means_mw))
-    return {"max_mw": float(means_mw[k]), "time": clock.iso(int(of.starts_ms[rows][k]))}
+def _largest(intervals: Intervals, clock: WallClock, rows: slice) -> dict[str, Any]:
+    """Return the largest mean of some clock intervals, and its time."""
+    means_mw = intervals.mean_mw[rows]
+    row = int(np.argmax(means_mw))
+    return {
+        "max_mw": float(means_mw[row]),
+        "time": clock.iso(int(intervals.starts_ms[rows][row])),
+    }

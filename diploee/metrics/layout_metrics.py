@@ -1,6 +1,6 @@
 """Power metrics of racks, rows and halls over a run.
 
-Extremes, percentiles, ratings, and coincidence by level.
+Metrics are extremes, percentiles, hours above the rating, and coincidence by level.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from diploee.base.tables import Float64Array, Int32Array
 from diploee.base.units import MS_PER_H, W_PER_MW
 
 N_BINS = 1 << 10
-"""Bins of the power of a part: a percentile is off by at most a thousandth of its peak."""  # noqa: E501
+"""Number of bins of the power of a rack, row or hall: percentiles are exact to a
+thousandth of the peak."""
 
+# Indices into the statistics of a rack, row or hall
 MIN, MAX, SUM, ABOVE = range(4)
 
 
@@ -29,31 +31,31 @@ class LayoutMetrics:
         self._rating_w, self._step_h = rating_w, step_ms / MS_PER_H
         self._counts = np.zeros((n_parts, N_BINS), dtype=np.int32)
         self._width_w = np.ones(n_parts)
-        self._found = np.tile([np.inf, -np.inf, 0.0, 0.0], (n_parts, 1))
-        self._together_w, self._n_values = -np.inf, 0
-        self._filling_w, self._n_filling = np.zeros(n_parts), 0
+        self._statistics = np.tile([np.inf, -np.inf, 0.0, 0.0], (n_parts, 1))
+        self._peak_of_sum_w, self._n_values = -np.inf, 0
+        self._transient_w, self._n_transient = np.zeros(n_parts), 0
 
-    def add(self, power_w: Float64Array, n_left_out: int = 0) -> None:
+    def add(self, power_w: Float64Array, n_transient: int = 0) -> None:
         """Add intervals of power [W], shape (racks, rows or halls; B).
 
-        The `n_left_out` omitted intervals count in the mean.
+        The first `n_transient` intervals count in the mean only.
         """
-        self._filling_w += power_w[:, :n_left_out].sum(axis=1)
-        self._n_filling += min(n_left_out, power_w.shape[1])
-        power_w = np.ascontiguousarray(power_w[:, n_left_out:])
+        self._transient_w += power_w[:, :n_transient].sum(axis=1)
+        self._n_transient += min(n_transient, power_w.shape[1])
+        power_w = np.ascontiguousarray(power_w[:, n_transient:])
         rating_w = np.inf if self._rating_w is None else self._rating_w
-        _count(power_w, rating_w, self._counts, self._width_w, self._found)
-        self._together_w = max(
-            self._together_w, float(power_w.sum(axis=0).max(initial=-np.inf))
+        _count_values(power_w, rating_w, self._counts, self._width_w, self._statistics)
+        self._peak_of_sum_w = max(
+            self._peak_of_sum_w, float(power_w.sum(axis=0).max(initial=-np.inf))
         )
         self._n_values += power_w.shape[1]
 
     def columns(self) -> dict[str, Float64Array]:
         """Return mean, minimum, P99, maximum [W], and hours above each rating."""
-        low, high, total, above = self._found.T
-        beyond = np.cumsum(self._counts, axis=1) > 0.99 * (self._n_values - 1)
-        p99_w = np.clip((beyond.argmax(axis=1) + 0.5) * self._width_w, low, high)
-        mean_w = (self._filling_w + total) / (self._n_filling + self._n_values)
+        low, high, total, above = self._statistics.T
+        is_above = np.cumsum(self._counts, axis=1) > 0.99 * (self._n_values - 1)
+        p99_w = np.clip((is_above.argmax(axis=1) + 0.5) * self._width_w, low, high)
+        mean_w = (self._transient_w + total) / (self._n_transient + self._n_values)
         result = {"mean_w": mean_w, "min_w": low, "p99_w": p99_w, "max_w": high}
         return (
             result
@@ -72,21 +74,26 @@ class LayoutMetrics:
             "p99_mw": columns["p99_w"].max() / W_PER_MW,
             "max_mw": columns["max_w"].max() / W_PER_MW,
             "peak_to_average": peaks_w / mean_w if mean_w > 0 else None,
-            "coincidence_factor": self._together_w / peaks_w if peaks_w > 0 else None,
+            "coincidence_factor": self._peak_of_sum_w / peaks_w
+            if peaks_w > 0
+            else None,
             "above_rating": None if above_h is None else int(np.count_nonzero(above_h)),
             "above_rating_h": None if above_h is None else float(above_h.sum()),
         }
 
 
 @njit()
-def _count(
+def _count_values(
     power_w: Float64Array,
     rating_w: float,
     counts: Int32Array,
     width_w: Float64Array,
-    found: Float64Array,
+    statistics: Float64Array,
 ) -> None:
-    """Count values in power bins; bin widths double if a value exceeds the last."""
+    """Count values in power bins and update statistics.
+
+    The bin widths double if a value exceeds the last bin.
+    """
     for k in range(power_w.shape[0]):
         for value in power_w[k]:
             while value >= width_w[k] * N_BINS:
@@ -95,7 +102,7 @@ def _count(
                 counts[k, N_BINS // 2 :] = 0
                 width_w[k] *= 2
             counts[k, max(int(value / width_w[k]), 0)] += 1
-            found[k, MIN] = min(found[k, MIN], value)
-            found[k, MAX] = max(found[k, MAX], value)
-            found[k, SUM] += value
-            found[k, ABOVE] += value > rating_w
+            statistics[k, MIN] = min(statistics[k, MIN], value)
+            statistics[k, MAX] = max(statistics[k, MAX], value)
+            statistics[k, SUM] += value
+            statistics[k, ABOVE] += value > rating_w

@@ -29,6 +29,7 @@ from diploee.metrics.billing import (
     power_factor,
 )
 
+# Names of the columns of active and reactive power at the meter
 ACTIVE, REACTIVE = "poi_power_w", "poi_reactive_var"
 
 
@@ -53,16 +54,16 @@ class PoiMetrics:
             contract_mw,
         )
         self._with_role = [column for column in columns if column.role is not None]
-        self._taken_off = {
+        self._source_columns = {
             column.name for column in self._with_role if column.role in TAKEN_OFF
         }
         self._months: dict[str, MonthSums] = {}
         self._demands = BillingDemand(clock, billing)
         self._series = MeasureRunner(clock.step_ms, self._demands.measures)
-        self._peak, self._apparent, self._drawn, self._supplied = (
+        self._peak, self._apparent, self._max_drawn, self._max_supplied = (
             FirstMaximum() for _ in range(4)
         )
-        self._over = HoursAbove(
+        self._above_contract = HoursAbove(
             ((contract_mva or contract_mw or np.inf) * W_PER_MW) ** 2
         )
         self._leading, self._lagging, self._exporting = (
@@ -88,12 +89,15 @@ class PoiMetrics:
             net, imported = sum_quanta(power_w)
             sums.total += net
             sums.exported += imported - net
-            taken_off = [
-                block.columns[name][rows] for name in names if name in self._taken_off
+            source_powers_w = [
+                block.columns[name][rows]
+                for name in names
+                if name in self._source_columns
             ]
-            # Summed as it is, interval by interval: what is given changes it by no
-            # rounding.
-            sums.gross += sum_quanta(sum(taken_off, power_w))[0] if taken_off else net
+            # Summed per interval, so that output of sources causes no rounding error
+            sums.gross += (
+                sum_quanta(sum(source_powers_w, power_w))[0] if source_powers_w else net
+            )
             netted, drawn = sum_quanta(block.columns[REACTIVE][rows])
             sums.drawn += drawn
             sums.supplied += drawn - netted
@@ -103,21 +107,26 @@ class PoiMetrics:
         )
         n_steady = self._series.add(block.t0_ms, active, transient_ms, reactive)
         if n_steady:
-            self._see(block.part(block.end_ms - n_steady * block.dt_ms, block.end_ms))
+            self._update_extremes(
+                block.part(block.end_ms - n_steady * block.dt_ms, block.end_ms)
+            )
 
-    def _see(self, block: Block) -> None:
+    def _update_extremes(self, block: Block) -> None:
+        """Update the extremes with a block."""
         p, q, t0_ms, dt_ms = (
-            *(block.columns[of] for of in (ACTIVE, REACTIVE)),
+            *(block.columns[name] for name in (ACTIVE, REACTIVE)),
             block.t0_ms,
             block.dt_ms,
         )
-        square = p * p + q * q
+        apparent_square = p * p + q * q
         self._peak.add(p, t0_ms, dt_ms, q)
-        self._apparent.add(square, t0_ms, dt_ms, p, q)
-        self._drawn.add(q, t0_ms, dt_ms)
-        self._supplied.add(-q, t0_ms, dt_ms)
+        self._apparent.add(apparent_square, t0_ms, dt_ms, p, q)
+        self._max_drawn.add(q, t0_ms, dt_ms)
+        self._max_supplied.add(-q, t0_ms, dt_ms)
         drawn = np.maximum(p, 0.0)
-        self._over.add(square if self._contract_mw is None else drawn * drawn, dt_ms)
+        self._above_contract.add(
+            apparent_square if self._contract_mw is None else drawn * drawn, dt_ms
+        )
         self._lagging.add(q, dt_ms)
         self._leading.add(-q, dt_ms)
 
@@ -125,14 +134,14 @@ class PoiMetrics:
         """Return the `poi` and `billing` blocks of the metrics."""
         billing = self._demands.block(self._months)
         months = {month: self._energies(sums) for month, sums in self._months.items()}
-        whole = MonthSums(0)
+        total = MonthSums(0)
         for sums in self._months.values():
-            whole.add(sums)
+            total.add(sums)
         return {
             "poi": {
                 "resolution_s": self._clock.step_s,
-                **self._energies(whole),
-                **whole.reactive(self._clock.step_ms),
+                **self._energies(total),
+                **total.reactive(self._clock.step_ms),
                 **self._extremes(),
                 "monthly": months,
             },
@@ -145,22 +154,24 @@ class PoiMetrics:
         A ratio without a value is None, with a reason.
         """
         quanta, step_ms = sums.quanta, self._clock.step_ms
-        of_role, parts = Counter[Role | None](), Counter[str]()
+        by_role, by_component = Counter[Role | None](), Counter[str]()
         for column in self._with_role:
             if column.name in quanta:
-                parts[column.part or "other"] += column.sign * quanta[column.name]
-                of_role[column.role] += column.sign * quanta[column.name]
-        device, ac = of_role["device"], of_role["overhead"]
-        # Summed as stored, so that the difference is of whole quanta
-        if "overhead" in of_role:
-            parts["node_overhead"] -= device
-        gross, cooling = sums.gross, of_role.get("cooling")
+                by_component[column.part or "other"] += (
+                    column.sign * quanta[column.name]
+                )
+                by_role[column.role] += column.sign * quanta[column.name]
+        device, ac = by_role["device"], by_role["overhead"]
+        # In fixed-point units, so that the difference is exact
+        if "overhead" in by_role:
+            by_component["node_overhead"] -= device
+        gross, cooling = sums.gross, by_role.get("cooling")
         ratios = {
             "pue": gross / ac if ac else None,
             "ppue_cooling": 1 + cooling / ac if ac and cooling is not None else None,
             "tue_device": gross / device if device else None,
         }
-        why_not = {
+        reasons = {
             "pue": "the nodes draw no energy",
             "ppue_cooling": "the nodes draw no energy"
             if not ac
@@ -168,15 +179,15 @@ class PoiMetrics:
             "tue_device": "the devices draw no energy",
         }
         absent = [
-            {"name": key, "reason": why_not[key]}
-            for key, of in ratios.items()
-            if of is None
+            {"name": key, "reason": reasons[key]}
+            for key, value in ratios.items()
+            if value is None
         ]
         return {
             "energy": {
                 **{
-                    f"{part}_mwh": mwh_from_quanta(of, step_ms)
-                    for part, of in parts.items()
+                    f"{part}_mwh": mwh_from_quanta(value, step_ms)
+                    for part, value in by_component.items()
                 },
                 "total_mwh": mwh_from_quanta(sums.total, step_ms),
             },
@@ -187,6 +198,7 @@ class PoiMetrics:
         }
 
     def _extremes(self) -> dict[str, Any]:
+        """Return the extremes and hours at the point of interconnection."""
         if not self._peak.companions:  # the run never filled up
             return {}
         iso, peak, (peak_var,) = self._clock.iso, self._peak, self._peak.companions
@@ -199,10 +211,10 @@ class PoiMetrics:
                 "power_factor": power_factor(peak.value, peak_var),
             },
             "reactive": {
-                "max_mvar": self._drawn.value / W_PER_MW,
-                "max_mvar_time": iso(self._drawn.at_ms),
-                "min_mvar": -self._supplied.value / W_PER_MW,
-                "min_mvar_time": iso(self._supplied.at_ms),
+                "max_mvar": self._max_drawn.value / W_PER_MW,
+                "max_mvar_time": iso(self._max_drawn.at_ms),
+                "min_mvar": -self._max_supplied.value / W_PER_MW,
+                "min_mvar_time": iso(self._max_supplied.at_ms),
                 "leading_h": self._leading.result(),
                 "lagging_h": self._lagging.result(),
             },
@@ -217,12 +229,13 @@ class PoiMetrics:
             result["headroom"] = self._headroom("mva", self._contract_mva, max_mva)
         return result
 
-    def _headroom(self, unit: str, contract: float, most: float) -> dict[str, Any]:
-        left = contract - most
+    def _headroom(self, unit: str, contract: float, maximum: float) -> dict[str, Any]:
+        """Return the headroom below the contract power."""
+        headroom = contract - maximum
         return {
             f"contract_{unit}": contract,
-            unit: left,
-            "fraction": left / contract,
-            "use": most / contract,
-            "over_h": self._over.result(),
+            unit: headroom,
+            "fraction": headroom / contract,
+            "use": maximum / contract,
+            "over_h": self._above_contract.result(),
         }

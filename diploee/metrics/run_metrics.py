@@ -38,8 +38,9 @@ from diploee.scenario.models import Facility
 from diploee.schedule.schedule import Transient
 
 RELATIVE_THRESHOLD = 0.01
-"""Hysteresis of the swing count, as a part of the rated power."""
+"""Hysteresis of the rainflow count, as a fraction of the rated power."""
 
+# Hysteresis of the rainflow count without rated power [W]
 UNRATED_THRESHOLD_W = 1e3
 
 DURATION_PERCENTS = (
@@ -52,34 +53,41 @@ DURATION_PERCENTS = (
     0.5,
     *(float(n) for n in range(1, 101)),
 )
-"""Points of the load duration curve, denser where few hours decide [% of the time]."""
+"""Points of the load duration curve [% of the time], denser at the highest power."""
 
 
-def _refusal(name: str) -> ErrorMaker:
+def _measure_error(name: str) -> ErrorMaker:
+    """Return a factory of errors that name an extension measure."""
     return lambda text: InputError(f"measure '{name}'{text}")
 
 
 def _open_measure(added: RunMeasure, clock: WallClock) -> Measure:
     """Create an extension measure, and check its methods."""
-    with named_errors("opening it", _refusal(added.name)):
+    with named_errors("opening it", _measure_error(added.name)):
         measure = added.open(clock)
         check_type(
-            "n_window", measure.n_window, int, "a whole number", _refusal(added.name)
+            "n_window",
+            measure.n_window,
+            int,
+            "a whole number",
+            _measure_error(added.name),
         )
     return measure
 
 
 def _measure_values(name: str, measure: Measure) -> Mapping[str, Any]:
     """Return the values of an extension measure, which must match its declaration."""
-    refuse = _refusal(name)
-    with named_errors("result", refuse):
+    make_error = _measure_error(name)
+    with named_errors("result", make_error):
         values = measure.result()
-        check_type("its result", values, Mapping, "values by name", refuse)
-    keyed = dict(flatten(values, f"measures.{name}."))
+        check_type("its result", values, Mapping, "values by name", make_error)
+    values_by_key = dict(flatten(values, f"measures.{name}."))
     declared = MEASURES[name].metrics
-    check_declared(keyed.items(), declared, refuse)
-    if missing := [m.key for m in declared if "<" not in m.key and m.key not in keyed]:
-        raise refuse(
+    check_declared(values_by_key.items(), declared, make_error)
+    if missing := [
+        m.key for m in declared if "<" not in m.key and m.key not in values_by_key
+    ]:
+        raise make_error(
             f" lacks metric '{missing[0]}', which it declares; give it, None if unknown"
         )
     return values
@@ -112,26 +120,27 @@ class GridMetrics:
         self._support = profile_support(readings, interpolated_s).at_resolution(step_ms)
         bands_hz = reported_bands(self._support)
         self._no_spectrum = no_spectrum_reason(step_ms)
-        wanted = bands_hz and not self._no_spectrum
-        self._spectrum = Spectrum(step_ms, bands_hz) if wanted else None
+        has_spectrum = bands_hz and not self._no_spectrum
+        self._spectrum = Spectrum(step_ms, bands_hz) if has_spectrum else None
         self._rainflow = Rainflow(
             RELATIVE_THRESHOLD * rated_power_w or UNRATED_THRESHOLD_W
         )
         self._demand = demand_sums(self._clock)
         self._changes, self._peaks = Changes(self._clock), Peaks(self._clock)
         spectrum = [] if self._spectrum is None else [self._spectrum]
-        self._added = {
-            name: _open_measure(added, self._clock) for name, added in MEASURES.items()
+        self._extensions = {
+            name: _open_measure(extension, self._clock)
+            for name, extension in MEASURES.items()
         }
-        own = (
+        built_in = (
             self._rainflow,
             *self._demand.values(),
             *self._changes.measures,
             *spectrum,
         )
-        measures = (*own, *self._added.values())
+        measures = (*built_in, *self._extensions.values())
         self._series = MeasureRunner(step_ms, measures)
-        self._sum = self._count = self._n_left_out = 0
+        self._sum = self._count = self._n_transient = 0
         self._begin_ms: int | None = None
 
     def add(
@@ -141,7 +150,7 @@ class GridMetrics:
         pools_w: Mapping[str, Float64Array] | None = None,
         transient_ms: int = 0,
     ) -> None:
-        """Add the next block of mean power [W] from `t0_ms` on, also per pool.
+        """Add the next block of mean power, from `t0_ms` [W], also per pool.
 
         Power before `transient_ms`, the end of the warm-up, counts in the mean only.
         Raises `ValueError` if the block does not start at the end of the last block, or
@@ -153,13 +162,18 @@ class GridMetrics:
         quanta = to_quanta(power_w)
         self._sum += int(quanta.sum())
         self._count += quanta.size
-        n_left_out = quanta.size - self._series.add(t0_ms, quanta, transient_ms)
-        self._n_left_out += n_left_out
-        if n_left_out < quanta.size:
-            steady = slice(n_left_out, None)
-            pools_w = {name: of[steady] for name, of in (pools_w or {}).items()}
+        n_transient = quanta.size - self._series.add(t0_ms, quanta, transient_ms)
+        self._n_transient += n_transient
+        if n_transient < quanta.size:
+            after_transient = slice(n_transient, None)
+            pools_w = {
+                name: pool_w[after_transient]
+                for name, pool_w in (pools_w or {}).items()
+            }
             self._peaks.add(
-                power_w[steady], t0_ms + n_left_out * self._clock.step_ms, pools_w
+                power_w[after_transient],
+                t0_ms + n_transient * self._clock.step_ms,
+                pools_w,
             )
 
     def block(
@@ -177,14 +191,14 @@ class GridMetrics:
         mean_mw = to_mw(self._sum, self._count)
         return {
             "resolution_s": clock.step_s,
-            "transient_h": self._n_left_out * clock.step_ms / MS_PER_H,
+            "transient_h": self._n_transient * clock.step_ms / MS_PER_H,
             "bandwidth": support.block(energy_j),
             **self._peaks.blocks(mean_mw, self._headroom_to_w),
             "maximum_demand": demand_block(self._demand, mean_mw, clock),
             "load_duration_curve": self._duration_curve(power_w),
             **self._changes.blocks(support),
             "rainflow": rainflow_block(
-                self._rainflow, clock, (self._count - self._n_left_out) * clock.step_ms
+                self._rainflow, clock, (self._count - self._n_transient) * clock.step_ms
             ),
             "spectrum": spectrum_block(
                 self.spectrum, clock, support, self._no_spectrum
@@ -192,23 +206,22 @@ class GridMetrics:
         }
 
     def measures_block(self) -> dict[str, Any]:
-        """Return the `measures` block of the extension measures.
-
-        Returns None if there are none.
-        """
-        result = {
+        """Return the `measures` block of the extension measures; empty if none."""
+        blocks = {
             name: _measure_values(name, measure)
-            for name, measure in self._added.items()
+            for name, measure in self._extensions.items()
         }
-        return {"measures": result} if result else {}
+        return {"measures": blocks} if blocks else {}
 
     def extremes(self) -> dict[Key, Extreme]:
         """Return the worst events so far: peak, ramps, changes and ranges."""
         peak = self._peaks.peak
         if peak is None:
             return {}
-        of_peak = Extreme(None, (peak.at_ms, peak.at_ms + self._clock.step_ms))
-        return {("peak", self._clock.step_s, ""): of_peak} | self._changes.extremes()
+        peak_extreme = Extreme(None, (peak.at_ms, peak.at_ms + self._clock.step_ms))
+        return {
+            ("peak", self._clock.step_s, ""): peak_extreme
+        } | self._changes.extremes()
 
     @property
     def end_ms(self) -> int:
@@ -224,6 +237,7 @@ class GridMetrics:
         return None if self._spectrum is None else self._spectrum.result()
 
     def _check_begin(self, t0_ms: int) -> None:
+        """Raise an error if a block does not follow the last one."""
         if self._begin_ms is None:
             if t0_ms % self._clock.step_ms:
                 raise ValueError(
@@ -239,13 +253,13 @@ class GridMetrics:
         """Return the load duration curve: power by exceedance, decreasing."""
         if power_w is None:
             return None
-        falling_w = power_w.percentiles(
+        decreasing_w = power_w.percentiles(
             *(100 - percent for percent in DURATION_PERCENTS)
         )
         return {
             "resolution_s": self._clock.step_s,
             "percent_of_time": list(DURATION_PERCENTS),
-            "exceeded_mw": [value / W_PER_MW for value in falling_w],
+            "exceeded_mw": [value / W_PER_MW for value in decreasing_w],
         }
 
 
@@ -256,7 +270,7 @@ class RunMetrics:
     rated power at the same point [W]. The power of a pool is that of its devices.
     `readings` are the provenances of the profiles that the run may use, which limit the
     reported metrics. The grid's extremes exclude `transient`. Blocks are at the run's
-    resolution, except that `stages`, the stages' meters, take blocks at the run's step.
+    resolution, except that `stages`, the stages' meters, get blocks at the run's step.
     """
 
     def __init__(
@@ -293,8 +307,8 @@ class RunMetrics:
         self._poi: PoiMetrics | None = None
         for spec in facility.stages:
             if isinstance(spec, PointOfInterconnectionSpec):
-                of_stages = (column for stage in stages for column in stage.columns)
-                columns = (*POWER_COLUMNS, *AC_COLUMNS, *of_stages)
+                stage_columns = (column for stage in stages for column in stage.columns)
+                columns = (*POWER_COLUMNS, *AC_COLUMNS, *stage_columns)
                 self._poi = PoiMetrics(
                     clock.wall,
                     columns,
@@ -310,33 +324,33 @@ class RunMetrics:
             columns[POWER], columns["utilization"], columns.get("standing_nodes")
         )
         pools_w = {self._only_pool: columns["it_power_w"]} if self._only_pool else {}
-        for name, of_pool in self._pools.items():
+        for name, pool_metrics in self._pools.items():
             pools_w[name] = columns[f"it_power_w.{name}"]
-            standing = columns.get(f"standing_nodes.{name}")
-            of_pool.add(pools_w[name], columns[f"utilization.{name}"], standing)
+            installed = columns.get(f"standing_nodes.{name}")
+            pool_metrics.add(pools_w[name], columns[f"utilization.{name}"], installed)
         transient_ms = self._transient.end_ms if self._transient else 0
         self._grid.add(block.t0_ms, columns[POWER], pools_w, transient_ms)
         if self._poi is not None:
             self._poi.add(block, transient_ms)
         if self._causes is not None:
             self._causes.add(block)
-            self._causes.see(self._grid.extremes())
+            self._causes.update(self._grid.extremes())
 
     def blocks(
         self, loads: Sequence[Load], energy_j: Mapping[str, float] = NONE
     ) -> dict[str, Any]:
         """Return all metrics, with those of loads and profile energies [J] by id."""
         result = self._whole.blocks()
-        taken = {*result, "grid", "measures", "pools", "poi"}
-        result |= load_metrics(loads, None, taken)
+        used_names = {*result, "grid", "measures", "pools", "poi"}
+        result |= load_metrics(loads, None, used_names)
         result["grid"] = self._grid.block(self._whole.power_w, energy_j)
         result |= self._grid.measures_block()
         if self._causes is not None:
             add_causes(result["grid"], self._causes.entries())
         if self._pools:
             result["pools"] = {
-                name: of_pool.blocks() | load_metrics(loads, name, taken)
-                for name, of_pool in self._pools.items()
+                name: pool_metrics.blocks() | load_metrics(loads, name, used_names)
+                for name, pool_metrics in self._pools.items()
             }
         if self._poi is not None:
             result |= self._poi.blocks()

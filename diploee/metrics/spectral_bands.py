@@ -1,11 +1,11 @@
 """Frequency bands supported by the profiles' meters, and spectral metrics of the load.
 
 The averaging window and the sampling interval of the readings
-(`diploee.profiles.meter_response`) set the trusted band, the flagged band, and the
-frequency above which nothing is reported. A step over less than two windows or samples
-is a lower bound. The run's own interval means are another average, and alias near their
-Nyquist frequency. Synthetic profiles have no meter, so that the run's step sets their
-band. No result here supports a claim on flicker, torsion or harmonics.
+(`diploee.profiles.meter_response`) determine the trusted band, the flagged band, and
+the frequency above which nothing is reported. A step over less than two windows or
+samples is a lower bound. The run's own interval means are another average, and alias
+near their Nyquist frequency. Synthetic profiles have no meter, so that the run's step
+determines their band. No result supports a claim on flicker, torsion or harmonics.
 
 See also: docs/models/metrics.md
 """
@@ -41,16 +41,13 @@ from diploee.profiles.meter_response import (
 from diploee.profiles.profile import Provenance
 
 FLAGGED_STEPS = 0.4
-"""Frequency times resolution up to which a band is reported at all: 80 % of Nyquist."""
+"""Maximum product of frequency and resolution of a reported band: 80 % of Nyquist."""
 TRUSTED_OF_BANDWIDTH = 0.8
-"""Part of the provenance's bandwidth that is trusted, where no averaging window limits
-it."""
+"""Trusted fraction of the provenance's bandwidth, if no averaging window limits it."""
 FOLDED_SAMPLES = 100
-"""Means over this many readings that fold hold a tenth of their rms, or less.
-
-ASSUMPTION [A]: the power is white beyond half of their rate, so that n readings leave
-1/sqrt(n).
-"""
+"""Number of aliased readings whose mean has at most a tenth of their rms. Assumed: the
+power is white above half of the sampling rate, so that the mean of n readings has
+1/sqrt(n) of their rms."""
 
 BANDS_HZ: tuple[tuple[float, float], ...] = (
     (0.001, 0.01),
@@ -60,9 +57,10 @@ BANDS_HZ: tuple[tuple[float, float], ...] = (
     (0.44, 1.0),
     (1.0, 2.5),
 )
-"""Bands that are reported where they are supported [Hz]; the lower edge belongs to a
-band."""
+"""Frequency bands that are reported if supported [Hz]; a band includes its lower
+edge."""
 
+# Text for results of synthetic profiles, and of a run without profiles
 NO_METER, NO_PROFILE = "synthetic, no meter", "no profile, so means over 1 s"
 NO_CLAIM = (
     "no claim on flicker, torsion or harmonics; a playback supports no fault study"
@@ -73,122 +71,142 @@ NONE: Mapping[str, float] = MappingProxyType({})
 _ROUNDING = 1e-9
 _HZ = ("trusted_hz", "flagged_hz")
 
+# Support of a frequency band
 Status = Literal["supported", "flagged", "absent"]
 
 
 class Readings(NamedTuple):
     """Meter properties of a profile, which limit the supported bands."""
 
-    reach: ResolvableRange
-    why: str  # what limits them
-    window_s: float = 0.0  # that each is averaged over; 0 for none
-    interval_s: float = 0.0  # between two; 0 for none
-    is_synthesised: bool = False
-    names: tuple[str, ...] = ()  # of the profiles
-    is_restored: bool = False  # what the averaging takes away was put back
+    resolvable: ResolvableRange  # resolvable frequencies and steps
+    reason: str  # text of the meter property that limits them
+    window_s: float = 0.0  # averaging window of a reading [s]; 0 for none
+    interval_s: float = 0.0  # time between two readings [s]; 0 for none
+    is_synthesised: bool = False  # True for a profile without measured readings
+    names: tuple[str, ...] = ()  # names of the profiles
+    is_restored: bool = False  # True if the attenuation of the averaging was reversed
 
     @property
     def named(self) -> str:
-        """Label of the limiting meter property, with the profiles."""
-        return f"{self.why} ({_format_names(self.names)})" if self.names else self.why
+        """Text of the limiting meter property, with the profiles."""
+        return (
+            f"{self.reason} ({_format_names(self.names)})"
+            if self.names
+            else self.reason
+        )
 
     def entry(self, energy_j: Mapping[str, float]) -> dict[str, Any]:
         """Return the meter properties by name, with the profiles' energy fraction."""
-        share, result = None, {"name": self.why, "note": _format_names(self.names)}
-        if whole_j := sum(energy_j.values()):
-            # Energies are summed window by window: no more digits than all windows have
-            share = round(
-                sum(energy_j.get(name, 0.0) for name in self.names) / whole_j, 6
+        fraction, result = (
+            None,
+            {"name": self.reason, "note": _format_names(self.names)},
+        )
+        if total_j := sum(energy_j.values()):
+            # Rounded, as the last digits of the energies depend on the windows
+            fraction = round(
+                sum(energy_j.get(name, 0.0) for name in self.names) / total_j, 6
             )
-            result["note"] += f", {share:.0%} of the energy of jobs and services"
-        if self.reach.flagged_hz == np.inf:
-            return {**result, "energy_share": share}
-        result["note"] = f"to {self.reach.flagged_hz:.2g} Hz, {result['note']}"
+            result["note"] += f", {fraction:.0%} of the energy of jobs and services"
+        if self.resolvable.flagged_hz == np.inf:
+            return {**result, "energy_share": fraction}
+        result["note"] = f"to {self.resolvable.flagged_hz:.2g} Hz, {result['note']}"
         return {
             **result,
-            **dict(zip(_HZ, self.reach, strict=False)),
-            "energy_share": share,
+            **dict(zip(_HZ, self.resolvable, strict=False)),
+            "energy_share": fraction,
         }
 
     @classmethod
-    def of(cls, origin: Provenance | Mapping[str, Any], name: str = "") -> Readings:
-        """Return the meter properties of a profile, from provenance or manifest."""
-        has = origin if isinstance(origin, Mapping) else vars(origin)
-        most_hz, names = has["bandwidth_hz"], (name,) if name else ()
-        if most_hz is None:
+    def from_provenance(
+        cls, origin: Provenance | Mapping[str, Any], name: str = ""
+    ) -> Readings:
+        """Return the meter properties of a profile, from its provenance.
+
+        `origin` is a provenance or its entry in a manifest.
+        """
+        keys = origin if isinstance(origin, Mapping) else vars(origin)
+        bandwidth_hz, names = keys["bandwidth_hz"], (name,) if name else ()
+        if bandwidth_hz is None:
             return cls(
                 resolvable_range(0.0, 0.0), NO_METER, is_synthesised=True, names=names
             )
-        meter = has.get("meter")
+        meter = keys.get("meter")
         if meter is None:
             meter = MeterModel(
-                window_s=has["averaging_window_s"],
-                polled_s=has.get("sampling_interval_s"),
+                window_s=keys["averaging_window_s"],
+                polled_s=keys.get("sampling_interval_s"),
             )
         elif isinstance(meter, Mapping):
-            known = meter.keys() & MeterModel.__dataclass_fields__.keys()
-            meter = MeterModel(**{key: meter[key] for key in known})
-        is_reference = has.get("kind") == "reference"
-        window_s, interval_s, result = (
+            fields = meter.keys() & MeterModel.__dataclass_fields__.keys()
+            meter = MeterModel(**{key: meter[key] for key in fields})
+        is_reference = keys.get("kind") == "reference"
+        window_s, interval_s, resolvable = (
             meter.window_s,
             meter.interval_s,
             meter.resolvable_range,
         )
         if window_s is None:
-            window_s = FLAGGED_WINDOWS / (most_hz or _NO_HZ)
-        why = f"means over {window_s:.3g} s"
-        restored_hz = has.get("restored_hz")
-        is_given = (
-            result
-            and has.get("meter")
+            window_s = FLAGGED_WINDOWS / (bandwidth_hz or _NO_HZ)
+        reason = f"means over {window_s:.3g} s"
+        restored_hz = keys.get("restored_hz")
+        is_user_limit = (
+            resolvable
+            and keys.get("meter")
             and not restored_hz
-            and most_hz > result.flagged_hz
+            and bandwidth_hz > resolvable.flagged_hz
         )
-        if result is None or is_reference or is_given or not interval_s:
+        if resolvable is None or is_reference or is_user_limit or not interval_s:
             by_window_hz = TRUSTED_WINDOWS / window_s if window_s else np.inf
-            result = ResolvableRange(
+            resolvable = ResolvableRange(
                 by_window_hz,
-                most_hz,
-                max(2 * window_s, 0.5 / (most_hz or _NO_HZ)),
+                bandwidth_hz,
+                max(2 * window_s, 0.5 / (bandwidth_hz or _NO_HZ)),
                 False,
             )
-            why = f"{most_hz:.3g} Hz given on import" if is_given else why
-        elif result.is_sampled:
-            why = (
+            reason = (
+                f"{bandwidth_hz:.3g} Hz given on import" if is_user_limit else reason
+            )
+        elif resolvable.is_sampled:
+            reason = (
                 f"readings every {interval_s:.3g} "
-                f"s{'' if result.flagged_hz else ' fold'}"
+                f"s{'' if resolvable.flagged_hz else ' fold'}"
             )
         if restored_hz:
             trusted_hz, flagged_hz = RESTORED_TRUSTED * restored_hz, restored_hz
-            why = f"{why}, restored to {restored_hz:.2g} Hz"
+            reason = f"{reason}, restored to {restored_hz:.2g} Hz"
         else:
-            trusted_hz = min(result.trusted_hz, TRUSTED_OF_BANDWIDTH * most_hz)
-            flagged_hz = min(result.flagged_hz, most_hz)
-        result = result._replace(trusted_hz=trusted_hz, flagged_hz=flagged_hz)
+            trusted_hz = min(resolvable.trusted_hz, TRUSTED_OF_BANDWIDTH * bandwidth_hz)
+            flagged_hz = min(resolvable.flagged_hz, bandwidth_hz)
+        resolvable = resolvable._replace(trusted_hz=trusted_hz, flagged_hz=flagged_hz)
         return cls(
-            result, why, window_s, interval_s, is_reference, names, bool(restored_hz)
+            resolvable,
+            reason,
+            window_s,
+            interval_s,
+            is_reference,
+            names,
+            bool(restored_hz),
         )
 
 
-_NO_HZ = 1e-9  # in place of 0, by which nothing is divided
+_NO_HZ = 1e-9  # in place of 0, to avoid a division by 0
 
 
 @dataclass(frozen=True)
 class Support:
     """Supported frequencies and steps of a power series."""
 
-    trusted_hz: float  # up to which levels of bands are trusted
-    # Up to which they are given, with a flag; nothing is claimed above
-    flagged_hz: float
-    min_step_s: float  # a step over less is a lower bound
-    averaging_window_s: float  # longest of the readings; 0 where they are not averaged
-    readings_hz: float  # what these support at most
-    step_s: float = 0.0  # interval of the series; 0 for the profiles alone
-    # Up to where the finest profile has detail, and whether that is synthesised
+    trusted_hz: float  # highest frequency at which band levels are trusted [Hz]
+    flagged_hz: float  # highest frequency at which they are reported, with a flag [Hz]
+    min_step_s: float  # duration below which a step is a lower bound [s]
+    averaging_window_s: float  # longest window of the readings [s]; 0 for none
+    readings_hz: float  # highest frequency supported by the readings [Hz]
+    step_s: float = 0.0  # interval of the series [s]; 0 for the profiles alone
+    # Highest frequency in the finest profile [Hz], and True if that is synthesized
     detail_hz: float = np.inf
     is_synthesised: bool = False
-    interpolated_s: float = 0.0  # within which a source is interpolated between records
-    # What the profiles show, those of one limit together, the weakest first
+    interpolated_s: float = 0.0  # step within which a source is interpolated [s]
+    # Meter properties of the profiles, grouped by limit, the weakest first
     readings: tuple[Readings, ...] = ()
 
     def at_resolution(self, step_ms: int) -> Support:
@@ -261,25 +279,32 @@ class Support:
     @property
     def smoothing_reason(self) -> str:
         """Text of the reason that steps are lower bounds."""
-        most = max(self.readings, key=lambda of: of.reach.min_step_s)
-        return f"{most.named} smear steps under {self.min_step_s:g} s"
+        limiting = max(
+            self.readings, key=lambda readings: readings.resolvable.min_step_s
+        )
+        return f"{limiting.named} smear steps under {self.min_step_s:g} s"
 
-    def scope(self, high_hz: float, seen_hz: float) -> str:
-        """Return the note on a band to `high_hz` supported only to `seen_hz`."""
+    def scope(self, high_hz: float, reported_hz: float) -> str:
+        """Return the note on a band that is only partly supported.
+
+        The band extends to `high_hz` and is reported up to `reported_hz`.
+        """
         if self.is_interpolated(1 / high_hz):
             return f"a lower bound: {self.interpolation_reason}"
         if high_hz <= self.readings_hz * (1 + _ROUNDING):
             return ""
         kind = "restored" if self.readings[0].is_restored else "measured"
-        words = f"to {min(self.readings_hz, seen_hz):.2g} Hz on {kind} detail"
-        if self.detail_hz > self.readings_hz and seen_hz > self.readings_hz:
-            of = "synthesised" if self.is_synthesised else "finer"
-            words += f", to {min(self.detail_hz, seen_hz):.2g} Hz on {of} detail"
-        return f"{words}; {self.readings[0].named} decide"
+        text = f"to {min(self.readings_hz, reported_hz):.2g} Hz on {kind} detail"
+        if self.detail_hz > self.readings_hz and reported_hz > self.readings_hz:
+            origin = "synthesised" if self.is_synthesised else "finer"
+            text += f", to {min(self.detail_hz, reported_hz):.2g} Hz on {origin} detail"
+        return f"{text}; {self.readings[0].named} decide"
 
     def block(self, energy_j: Mapping[str, float] = NONE) -> dict[str, Any]:
-        """Return the `bandwidth` block, with the energy of each profile by name."""
-        others = set(energy_j).difference(*(of.names for of in self.readings))
+        """Return the `bandwidth` block, from the energy of each profile [J]."""
+        others = set(energy_j).difference(
+            *(readings.names for readings in self.readings)
+        )
         rest = Readings(
             resolvable_range(0.0, 0.0), "constant power", names=tuple(sorted(others))
         )
@@ -292,7 +317,9 @@ class Support:
             "resolution_s": self.step_s,
             "note": NO_CLAIM,
             "of_profiles": [
-                of.entry(energy_j) for of in (*self.readings, rest) if of.names
+                readings.entry(energy_j)
+                for readings in (*self.readings, rest)
+                if readings.names
             ],
         }
 
@@ -305,7 +332,7 @@ def recorded_readings(manifest: dict[str, Any]) -> list[Readings]:
     }
     for service, rates in manifest.get("power_samples", {}).items():
         origins |= {f"{service} at {rate} requests/s": of for rate, of in rates.items()}
-    return [Readings.of(origin, name) for name, origin in origins.items()]
+    return [Readings.from_provenance(origin, name) for name, origin in origins.items()]
 
 
 def profile_support(
@@ -319,27 +346,54 @@ def profile_support(
     window trusted up to 0.25 Hz and flagged up to 0.44 Hz, and steps under 2 s are
     lower bounds.
     """
-    alike: dict[tuple[ResolvableRange, str], Readings] = {}
-    for each in readings:
-        of = each if isinstance(each, Readings) else Readings.of(each)
-        before = alike.setdefault((of.reach, of.why), of._replace(names=()))
-        alike[of.reach, of.why] = before._replace(names=(*before.names, *of.names))
-    result = [of._replace(names=tuple(sorted(set(of.names)))) for of in alike.values()]
-    result = result or [
+    groups: dict[tuple[ResolvableRange, str], Readings] = {}
+    for source in readings:
+        readings_of_profile = (
+            source if isinstance(source, Readings) else Readings.from_provenance(source)
+        )
+        group = groups.setdefault(
+            (readings_of_profile.resolvable, readings_of_profile.reason),
+            readings_of_profile._replace(names=()),
+        )
+        groups[readings_of_profile.resolvable, readings_of_profile.reason] = (
+            group._replace(names=(*group.names, *readings_of_profile.names))
+        )
+    limits = [
+        readings_of_profile._replace(
+            names=tuple(sorted(set(readings_of_profile.names)))
+        )
+        for readings_of_profile in groups.values()
+    ]
+    limits = limits or [
         Readings(resolvable_range(UNKNOWN_WINDOW_S, 0.0), NO_PROFILE, UNKNOWN_WINDOW_S)
     ]
-    result.sort(key=lambda of: (of.reach.flagged_hz, of.reach.trusted_hz, of.why))
-    finest = max(result, key=lambda of: of.reach.flagged_hz)
+    limits.sort(
+        key=lambda readings_of_profile: (
+            readings_of_profile.resolvable.flagged_hz,
+            readings_of_profile.resolvable.trusted_hz,
+            readings_of_profile.reason,
+        )
+    )
+    finest = max(
+        limits,
+        key=lambda readings_of_profile: readings_of_profile.resolvable.flagged_hz,
+    )
     return Support(
-        trusted_hz=min(of.reach.trusted_hz for of in result),
-        flagged_hz=result[0].reach.flagged_hz,
-        min_step_s=max(of.reach.min_step_s for of in result),
-        averaging_window_s=max(of.window_s for of in result),
-        readings_hz=result[0].reach.flagged_hz,
-        detail_hz=finest.reach.flagged_hz,
+        trusted_hz=min(
+            readings_of_profile.resolvable.trusted_hz for readings_of_profile in limits
+        ),
+        flagged_hz=limits[0].resolvable.flagged_hz,
+        min_step_s=max(
+            readings_of_profile.resolvable.min_step_s for readings_of_profile in limits
+        ),
+        averaging_window_s=max(
+            readings_of_profile.window_s for readings_of_profile in limits
+        ),
+        readings_hz=limits[0].resolvable.flagged_hz,
+        detail_hz=finest.resolvable.flagged_hz,
         is_synthesised=finest.is_synthesised,
         interpolated_s=interpolated_s,
-        readings=tuple(result),
+        readings=tuple(limits),
     )
 
 
@@ -349,7 +403,7 @@ def _format_names(names: Sequence[str]) -> str:
     return f"'{names[0]}'{others}" if names else ""
 
 
-METHOD = (
+METHOD = (  # text for results
     "Welch: linear detrend, Hann window, one-sided periodogram, windows overlap by "
     "half; a band holds the bins k/600 Hz from its lower edge to below its upper; the "
     "mean over the windows is listed from k = 1 on; not corrected for gain"
@@ -373,21 +427,21 @@ def no_spectrum_reason(step_ms: int) -> str:
 
 
 def spectrum_block(
-    found: BandRms | None, clock: WallClock, support: Support, reason: str
+    spectra: BandRms | None, clock: WallClock, support: Support, reason: str
 ) -> dict[str, Any]:
     """Return the `spectrum` block of the metrics.
 
     Unsupported bands are listed as absent with the reason.
     """
     resolution = {"resolution_s": clock.step_s}
-    if found is None:
+    if spectra is None:
         return {
             **resolution,
             "bands": [],
             "absent": _absent_bands(support, reason),
             "lines": [],
         }
-    n = found.starts_ms.size
+    n = spectra.starts_ms.size
     head = {
         "window_s": WINDOW_MS / MS_PER_S,
         "windows": n,
@@ -404,11 +458,11 @@ def spectrum_block(
             "lines": [],
         }
     n_claimed = int(
-        np.searchsorted(found.frequency_hz, support.flagged_hz, side="right")
+        np.searchsorted(spectra.frequency_hz, support.flagged_hz, side="right")
     )
     return {
         **head,
-        "bands": _bands(found, clock, support),
+        "bands": _bands(spectra, clock, support),
         "absent": _absent_bands(support),
         "lines": [
             {
@@ -420,28 +474,31 @@ def spectrum_block(
                 **({"reason": NO_FLOOR} if line.over_floor is None else {}),
             }
             for line in strongest_lines(
-                found.frequency_hz, found.mean_psd, n, support.flagged_hz
+                spectra.frequency_hz, spectra.mean_psd, n, support.flagged_hz
             )
         ],
-        "mean_psd_mw2_per_hz": found.mean_psd[1:n_claimed].tolist(),
+        "mean_psd_mw2_per_hz": spectra.mean_psd[1:n_claimed].tolist(),
     }
 
 
-def _bands(found: BandRms, clock: WallClock, support: Support) -> list[dict[str, Any]]:
+def _bands(
+    spectra: BandRms, clock: WallClock, support: Support
+) -> list[dict[str, Any]]:
+    """Return the metrics entries of the reported bands."""
     entries = []
     for k, (low_hz, high_hz) in enumerate(reported_bands(support)):
         status, reason = support.band(high_hz)
-        rms_mw = found.rms_mw[:, k]
+        rms_mw = spectra.rms_mw[:, k]
         p50_mw, p99_mw = np.percentile(rms_mw, [50, 99])
-        worst = int(np.argmax(rms_mw))
+        row = int(np.argmax(rms_mw))
         entry: dict[str, Any] = {
             "low_hz": low_hz,
             "high_hz": high_hz,
             "rms_p50_mw": float(p50_mw),
             "rms_p99_mw": float(p99_mw),
-            "rms_max_mw": float(rms_mw[worst]),
-            "worst_window": clock.iso(int(found.starts_ms[worst])),
-            "worst_window_strongest_hz": float(found.strongest_hz[worst, k]),
+            "rms_max_mw": float(rms_mw[row]),
+            "worst_window": clock.iso(int(spectra.starts_ms[row])),
+            "worst_window_strongest_hz": float(spectra.strongest_hz[row, k]),
             "gain_at_high": support.gain(high_hz),
             "flagged": status == "flagged",
         }

@@ -1,4 +1,6 @@
-"""Rapid voltage changes of a run at 0.1 s, from the grid's short-circuit power.
+"""Rapid voltage changes of a run with a step of 0.1 s.
+
+They need the grid's short-circuit power.
 
 See also: docs/models/metrics.md
 """
@@ -16,7 +18,7 @@ from diploee.schedule.schedule import Transient
 
 
 class StepVoltage:
-    """Sink for power blocks at a run's step of 0.1 s."""
+    """Sink for power blocks of a run with a step of 0.1 s."""
 
     def __init__(
         self, grid: ShortCircuit, clock: RunClock, transient: Transient
@@ -46,7 +48,10 @@ class StepVoltage:
 def voltage_sink(
     grid: ShortCircuit | None, clock: RunClock, transient: Transient
 ) -> StepVoltage | None:
-    """Return the sink if the grid is known and the run's step is 0.1 s, else None."""
+    """Return the sink of voltage changes, or None if they are undefined.
+
+    They need the grid's short-circuit power and a run with a step of 0.1 s.
+    """
     if grid is None or clock.step_ms != PROFILE_STEP_MS:
         return None
     return StepVoltage(grid, clock, transient)

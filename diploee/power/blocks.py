@@ -1,10 +1,10 @@
-"""Power of a run's devices, `Segments -> PowerBlock`, block by block in bounded memory.
+"""Power of a run's devices, from segments to `PowerBlock`, in bounded memory.
 
 `PowerModel` sums the segments that overlap a part of a block, independently of all
-other parts, as soon as those segments are known. `power_stream` cuts a run into parts
-and joins them to blocks, on a time grid set by the profiles and the interval. An
-interval's value does not depend on its part, so that windows, threads and workers
-change no bit.
+other parts, as soon as those segments are known. `power_stream` splits a run into parts
+and joins them to blocks, on a time grid set by the profiles and the interval. The value
+of an interval does not depend on its part, so that windows, threads and workers change
+no bit.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from diploee.profiles.profile import PowerBoundary
 from diploee.scenario.models import Facility
 
 Method = Literal["auto", "direct", "spectral"]
+"""Method to sum segments: directly, by spectra, or the cheaper one for each block."""
 
 POWER_COLUMNS = (
     Column(
@@ -70,7 +71,7 @@ POWER_COLUMNS = (
         "utilization", "1", "pool", "mean", None, "busy nodes over all nodes (Eq. 1)"
     ),
 )
-"""Columns of power of every run; without a stage the facility's power is that of its
+"""Power columns of every run; without a stage the facility's power is that of its
 devices."""
 
 AC_COLUMNS = (
@@ -93,7 +94,8 @@ AC_COLUMNS = (
         "reactive power of the facility, drawn positive",
     ),
 )
-"""Further columns where the nodes' AC power is modelled; the facility's begins there."""  # noqa: E501
+"""Further columns if the nodes' AC power is modeled, from which facility power
+starts."""
 
 PHASE_COLUMNS = (
     Column(
@@ -105,13 +107,13 @@ PHASE_COLUMNS = (
         "nodes that stand, where pools have phases; utilization is over these",
     ),
 )
-"""Further columns where nodes are added in its course."""
+"""Further column if nodes are added during the run."""
 
 BLOCK_INTERVALS = 1 << 18
-"""Intervals of a block where no transform sets them."""
+"""Number of intervals of a block, if no transform sets it."""
 
 MAX_SPECTRA_BYTES = 1 << 29
-"""Memory for the transforms of profiles; jobs of those that do not fit are added
+"""Memory for the transforms of profiles [bytes]; jobs with other profiles are added
 directly."""
 
 
@@ -121,19 +123,19 @@ class PowerBlock(Brief):
 
     t0_ms: int  # start of the first interval [ms]
     dt_ms: int  # length of each [ms]
-    # Mean device power of each pool over each interval [W], shape (K, B), idle nodes
-    # included
+    # Mean device power of each pool over each interval [W], shape (K, B), with idle
+    # nodes
     it_power_w: Float64Array
-    # Busy nodes of each pool at the interval's start, shape (K, B); busy GPUs over
-    # those of a node where a pool allocates GPUs
+    # Busy nodes of each pool at the interval's start, shape (K, B); in a pool that
+    # allocates GPUs, busy GPUs divided by the GPUs of a node
     busy_nodes: Int64Array | Float64Array
     # Busy nodes of each pool, mean over the interval, shape (K, B)
     mean_busy_nodes: Float64Array
-    # Mean power of each pool's nodes at their AC input [W], where that is modelled
+    # Mean power of each pool's nodes at their AC input [W], shape (K, B), if modeled
     it_ac_power_w: Float64Array | None = None
-    # Nodes of each pool that stand, mean over the interval, where they are not all all
-    # the time
-    standing_nodes: Float64Array | None = None
+    # Installed nodes of each pool, mean over the interval, shape (K, B); None if
+    # constant
+    installed_nodes: Float64Array | None = None
 
     @property
     def n_intervals(self) -> int:
@@ -164,18 +166,18 @@ class PowerBlock(Brief):
     def utilization(
         self, facility: Facility, pool_id: int | None = None
     ) -> Float64Array:
-        """Return busy nodes over installed nodes (Eq. 1), of a pool or of all.
+        """Return busy nodes divided by installed nodes (Eq. 1), of a pool or of all.
 
-        0 while no nodes are installed.
+        The result is 0 while no nodes are installed.
         """
-        which = slice(None) if pool_id is None else slice(pool_id, pool_id + 1)
-        busy: Float64Array = self.mean_busy_nodes[which].sum(axis=0)
-        if self.standing_nodes is None:
-            n_nodes = sum(pool.n_nodes for pool in list(facility.pools.values())[which])
+        pools = slice(None) if pool_id is None else slice(pool_id, pool_id + 1)
+        busy: Float64Array = self.mean_busy_nodes[pools].sum(axis=0)
+        if self.installed_nodes is None:
+            n_nodes = sum(pool.n_nodes for pool in list(facility.pools.values())[pools])
             return busy / float(n_nodes)
-        standing = self.standing_nodes[which].sum(axis=0)
-        share: Float64Array = busy / np.maximum(standing, np.finfo(float).tiny)
-        return share
+        installed = self.installed_nodes[pools].sum(axis=0)
+        fraction: Float64Array = busy / np.maximum(installed, np.finfo(float).tiny)
+        return fraction
 
     @property
     def starts_ms(self) -> Int64Array:
@@ -183,38 +185,38 @@ class PowerBlock(Brief):
         return self.t0_ms + np.arange(self.n_intervals, dtype=np.int64) * self.dt_ms
 
 
-def join_blocks(parts: Sequence[PowerBlock]) -> PowerBlock:
-    """Join adjacent blocks to one block."""
-    if len(parts) == 1:
-        return parts[0]
+def join_blocks(blocks: Sequence[PowerBlock]) -> PowerBlock:
+    """Join adjacent blocks into one block."""
+    if len(blocks) == 1:
+        return blocks[0]
     arrays: dict[str, Any] = {
         field.name: np.concatenate(
-            [getattr(part, field.name) for part in parts], axis=1
+            [getattr(block, field.name) for block in blocks], axis=1
         )
         for field in fields(PowerBlock)[2:]
-        if getattr(parts[0], field.name) is not None
+        if getattr(blocks[0], field.name) is not None
     }
-    return replace(parts[0], **arrays)
+    return replace(blocks[0], **arrays)
 
 
 @dataclass(frozen=True)
 class PowerModel:
-    """Data that every block of a run needs besides its segments.
+    """Data that every block of a run needs, in addition to its segments.
 
-    It may be pickled and sent to a worker.
+    The model may be pickled and sent to a worker.
     """
 
     facility: Facility  # pools and the idle power of their nodes
-    library: ProfileLibrary  # profiles that segments refer to
-    profile_ids: tuple[int, ...]  # those of them that segments may refer to
+    library: ProfileLibrary  # profile library of the segments
+    profile_ids: tuple[int, ...]  # indices of profiles that segments may refer to
     dt_ms: int  # interval of the blocks [ms]
     horizon_ms: int  # end of the run [ms]
-    # How whole jobs at their profile's sampling step are added; `auto` takes the
-    # cheaper for each block
+    # Method to add complete jobs at their profile's step; `auto` selects the cheaper
+    # one for each block
     method: Method = "auto"
-    # Twins of the profiles at the nodes' AC input, which the library then holds as well
+    # Profiles at the nodes' AC input, if modeled; the library contains these, too
     ac: NodeAc | None = None
-    absent: Segments | None = None  # nodes that do not stand yet, see `absent_nodes`
+    absent: Segments | None = None  # nodes not yet installed, see `absent_nodes`
 
     @cached_property
     def fft_lengths(self) -> tuple[int, int] | None:
@@ -228,9 +230,9 @@ class PowerModel:
 
     @cached_property
     def spectral_ids(self) -> list[int]:
-        """Profiles whose whole jobs may be added as spectra.
+        """Indices of profiles whose complete jobs may be added as spectra.
 
-        The longest profiles, as many as fit in memory.
+        They are the longest profiles, as many as fit in memory.
         """
         entries = self.library.entries
         sampled = [
@@ -243,17 +245,17 @@ class PowerModel:
 
     def _max_spectra(self, profile_ids: Sequence[int]) -> int:
         """Return the number of transforms that fit in memory."""
-        bytes_of_one = spectra_bytes(1, fft_lengths(profile_ids, self.library)[1])
-        # Held in single precision
-        bytes_of_one += 0 if self.ac is None else bytes_of_one // 2
-        return MAX_SPECTRA_BYTES // bytes_of_one
+        bytes_per_spectrum = spectra_bytes(1, fft_lengths(profile_ids, self.library)[1])
+        # AC profiles are stored in single precision
+        bytes_per_spectrum += 0 if self.ac is None else bytes_per_spectrum // 2
+        return MAX_SPECTRA_BYTES // bytes_per_spectrum
 
     @cached_property
     def slices(self) -> Slices:
         """Slices of the profiles that may be added as spectra."""
         ids = self.spectral_ids
-        fit = self._max_spectra(ids) if self.method == "auto" and ids else None
-        return Slices.build(ids, self.library, fit)
+        max_slices = self._max_spectra(ids) if self.method == "auto" and ids else None
+        return Slices.build(ids, self.library, max_slices)
 
     @property
     def block_intervals(self) -> int:
@@ -271,17 +273,24 @@ class PowerModel:
             used |= set(np.unique(self.ac.ac_profile_id[:, list(used)]).tolist())
         return EnergyTables.build(self.library, used, self.dt_ms)
 
-    def at(self, dt_ms: int) -> PowerModel:
-        """Return the model for another interval, or itself for its own interval."""
-        return self if dt_ms == self.dt_ms else replace(self, dt_ms=dt_ms)
+    def at(self, interval_ms: int) -> PowerModel:
+        """Return the model for another interval [ms].
+
+        For the model's own interval, this is the same model.
+        """
+        return self if interval_ms == self.dt_ms else replace(self, dt_ms=interval_ms)
 
     @cached_property
     def _spectra(self) -> Spectra:
+        """Transforms of profile slices, filled on demand."""
         return {}
 
     @cached_property
     def _pool_columns(self) -> tuple[Int64Array, Float64Array, Float64Array]:
-        """Nodes, and idle power at devices and AC input [W], each (K, 1)."""
+        """Nodes of each pool, and their idle power [W], each of shape (K, 1).
+
+        Idle power is at the devices and at the AC input.
+        """
         pools = self.facility.pools
         n_nodes = np.array([[pool.n_nodes] for pool in pools.values()])
         nodes = [self.facility.node_type_of(name) for name in pools]
@@ -292,10 +301,10 @@ class PowerModel:
             np.array([[node.ac_power_w(node.idle_power_w)] for node in nodes]),
         )
 
-    def standing_nodes(self, t0_ms: int, dt_ms: int, n_steps: int) -> Float64Array:
-        """Return the installed nodes of each pool, means over intervals.
+    def installed_nodes(self, t0_ms: int, dt_ms: int, n_steps: int) -> Float64Array:
+        """Return the installed nodes of each pool, as means over intervals.
 
-        Shape (K, B), or (K, 1) if the number is constant.
+        The shape is (K, B), or (K, 1) if the number is constant.
         """
         n_nodes = self._pool_columns[0]
         if self.absent is None:
@@ -306,20 +315,23 @@ class PowerModel:
         )
 
     def _slice_kinds(self, segments: Segments) -> Int64Array:
-        """Return the slice kind of each segment added as a spectrum, else -1."""
+        """Return the slice kind of segments that are added as spectra, else -1."""
         kind = self.slices.slice_kinds(segments, self.horizon_ms)
-        if self.ac is not None:  # a flat profile's AC power is in the weight
+        if self.ac is not None:  # the weight contains a flat profile's AC power
             kind[self.ac.flat[segments.profile_id]] = -1
         return kind
 
-    def _readings(self, segments: Segments) -> list[Segments]:
-        """Return the added quantities: device power and, if modelled, AC power."""
-        return [segments] if self.ac is None else [segments, self.ac.reading(segments)]
+    def _quantities(self, segments: Segments) -> list[Segments]:
+        """Return the quantities to add: device power and, if modeled, AC power."""
+        return (
+            [segments] if self.ac is None else [segments, self.ac.ac_segments(segments)]
+        )
 
     def _add_directly(
-        self, segments: Segments, t0_ms: int, readings_j: Sequence[Float64Array]
+        self, segments: Segments, t0_ms: int, energies_j: Sequence[Float64Array]
     ) -> None:
-        for added, energy_j in zip(self._readings(segments), readings_j, strict=True):
+        """Add the energy of segments to intervals, for each quantity."""
+        for added, energy_j in zip(self._quantities(segments), energies_j, strict=True):
             add_directly(added, self.tables, t0_ms, energy_j)
 
     def with_segments(
@@ -327,12 +339,12 @@ class PowerModel:
     ) -> PowerBlock:
         """Return a block with the power of more segments added or subtracted."""
         shape, per_j = power.it_power_w.shape, sign * MS_PER_S / self.dt_ms
-        readings_j = [np.zeros(shape) for _ in self._readings(Segments.empty())]
-        self._add_directly(segments, power.t0_ms, readings_j)
-        it_power_w = power.it_power_w + readings_j[0] * per_j
+        energies_j = [np.zeros(shape) for _ in self._quantities(Segments.empty())]
+        self._add_directly(segments, power.t0_ms, energies_j)
+        it_power_w = power.it_power_w + energies_j[0] * per_j
         if power.it_ac_power_w is None:
             return replace(power, it_power_w=it_power_w)
-        ac_w = power.it_ac_power_w + readings_j[1] * per_j
+        ac_w = power.it_ac_power_w + energies_j[1] * per_j
         return replace(power, it_power_w=it_power_w, it_ac_power_w=ac_w)
 
     def prepare(self, segments: Segments, t0_ms: int, n_steps: int) -> bool:
@@ -345,75 +357,78 @@ class PowerModel:
         if self.fft_lengths is None:
             return False
         kind = self._slice_kinds(segments)
-        played, kind = segments.take(kind >= 0), kind[kind >= 0]
+        complete, kind = segments.take(kind >= 0), kind[kind >= 0]
         if not kind.size:
             return False
         length, end_ms = self.fft_lengths[1], t0_ms + n_steps * self.dt_ms
         if self.method == "auto" and spectral_cost_s(
-            played, kind, length
-        ) >= direct_cost_s(played, t0_ms, end_ms, self.dt_ms):
+            complete, kind, length
+        ) >= direct_cost_s(complete, t0_ms, end_ms, self.dt_ms):
             return False
-        for reading, precision in zip(
-            self._readings(played), (np.complex128, np.complex64), strict=False
+        for quantity, precision in zip(
+            self._quantities(complete), (np.complex128, np.complex64), strict=False
         ):
-            at = np.unique(slice_codes(reading, kind), return_index=True)[1]
+            first_rows = np.unique(slice_codes(quantity, kind), return_index=True)[1]
             ids = (
-                x[at].tolist() for x in (reading.profile_id, played.profile_id, kind)
+                x[first_rows].tolist()
+                for x in (quantity.profile_id, complete.profile_id, kind)
             )
-            lacking = [
-                (own, *self.slices.at(of, k)) for own, of, k in zip(*ids, strict=True)
+            missing = [
+                (quantity_profile, *self.slices.at(profile, k))
+                for quantity_profile, profile, k in zip(*ids, strict=True)
             ]
-            add_spectra(self._spectra, lacking, self.library, length, precision)
+            add_spectra(self._spectra, missing, self.library, length, precision)
         return True
 
     def block(
         self, segments: Segments, t0_ms: int, n_steps: int, spectral: bool
     ) -> PowerBlock:
-        """Return the block of `n_steps` intervals from `t0_ms` on.
+        """Return the block of `n_steps` intervals from `t0_ms`.
 
         `segments` are all segments that overlap it, sorted by start; `spectral` is the
         result of `prepare`.
         """
         n_nodes, *idle_node_w = self._pool_columns
-        readings = [
-            np.zeros((n_nodes.size, n_steps)) for _ in self._readings(Segments.empty())
+        energies = [
+            np.zeros((n_nodes.size, n_steps))
+            for _ in self._quantities(Segments.empty())
         ]
         direct = segments
         if spectral and self.fft_lengths is not None:
             kind = self._slice_kinds(segments)
-            played, direct = segments.take(kind >= 0), segments.take(kind < 0)
+            complete, direct = segments.take(kind >= 0), segments.take(kind < 0)
             add_spectrally(
-                played,
+                complete,
                 kind[kind >= 0],
                 self.slices,
                 self._spectra,
                 self.fft_lengths,
                 self.dt_ms,
                 t0_ms,
-                readings,
+                energies,
                 None if self.ac is None else self.ac.ac_profile_id,
             )
-        self._add_directly(direct, t0_ms, readings)
+        self._add_directly(direct, t0_ms, energies)
         busy, mean_busy = node_occupancy(
             segments, n_nodes.size, t0_ms, self.dt_ms, n_steps
         )
         slots = node_slots(self.facility)[:, None]
         mean_busy /= slots
         busy_nodes = busy / slots if (slots > 1).any() else busy
-        standing = self.standing_nodes(t0_ms, self.dt_ms, n_steps)
-        for power_w, idle_w in zip(readings, idle_node_w, strict=False):
-            power_w *= MS_PER_S / self.dt_ms  # in place: of energies
-            power_w += (standing - mean_busy) * idle_w
-        ac_w = readings[1] if self.ac is not None else None
-        changing = None if self.absent is None else standing
+        installed = self.installed_nodes(t0_ms, self.dt_ms, n_steps)
+        for power_w, idle_w in zip(energies, idle_node_w, strict=False):
+            power_w *= MS_PER_S / self.dt_ms  # in place, from energies
+            power_w += (installed - mean_busy) * idle_w
+        ac_w = energies[1] if self.ac is not None else None
+        variable = None if self.absent is None else installed
         return PowerBlock(
-            t0_ms, self.dt_ms, readings[0], busy_nodes, mean_busy, ac_w, changing
+            t0_ms, self.dt_ms, energies[0], busy_nodes, mean_busy, ac_w, variable
         )
 
 
 def device_block(power: PowerBlock, facility: Facility) -> Block:
     """Return a block's columns of device power and occupancy, by pool if several."""
-    standing = power.standing_nodes
+    installed = power.installed_nodes
     columns: dict[str, np.ndarray[Any, Any]] = {
         "it_power_w": power.device_power_w,
         POWER: power.device_power_w,
@@ -424,13 +439,13 @@ def device_block(power: PowerBlock, facility: Facility) -> Block:
     if ac_w is not None:
         columns["it_ac_power_w"] = columns[POWER] = ac_w.sum(axis=0)
         columns[REACTIVE] = np.full(power.n_intervals, facility.reactive_power_var)
-    if standing is not None:
-        columns["standing_nodes"] = standing.sum(axis=0)
+    if installed is not None:
+        columns["standing_nodes"] = installed.sum(axis=0)
         if ac_w is not None:
             node_var = np.array(
                 [facility.node_reactive_var(name) for name in facility.pools]
             )
-            columns[REACTIVE] = node_var @ standing
+            columns[REACTIVE] = node_var @ installed
     if len(facility.pools) > 1:
         for k, name in enumerate(facility.pools):
             if ac_w is not None:
@@ -438,18 +453,17 @@ def device_block(power: PowerBlock, facility: Facility) -> Block:
             columns[f"it_power_w.{name}"] = power.it_power_w[k]
             columns[f"busy_nodes.{name}"] = power.busy_nodes[k]
             columns[f"utilization.{name}"] = power.utilization(facility, k)
-            if standing is not None:
-                columns[f"standing_nodes.{name}"] = standing[k]
+            if installed is not None:
+                columns[f"standing_nodes.{name}"] = installed[k]
     return Block(power.t0_ms, power.dt_ms, columns)
 
 
 MAX_THREADS = 4
-"""Parts computed at the same time by default at most; each takes some tens of
-megabytes."""
+"""Default maximum number of parts that are computed in parallel; each takes some tens
+of MB."""
 
 Window = tuple[Segments, int]
-"""Segments that start before a time [ms] and after those of the window before; that
-time."""
+"""Segments that start before a time and after the window before, and that time [ms]."""
 
 Part = tuple[Segments, int, int, bool]
 """Arguments of `PowerModel.block`."""
@@ -466,26 +480,27 @@ def power_stream(
     """Sum segments and idle nodes to device power, block by block.
 
     The time of the last window is the end of the run; `span_ms` sets another start and
-    end, multiples of the interval. Parts are computed by `n_threads` in parallel, while
-    the next window is generated: by default one thread per core, at most four; with 0
-    in turn, on one core. `block_intervals` is the block length if no transform sets it.
+    end, as multiples of the interval. Parts are computed by `n_threads` in parallel,
+    while the next window is generated. By default there is one thread per core, at most
+    four; with 0 threads, parts are computed one after another. `block_intervals` is the
+    block length if no transform sets it.
     """
     sums = PowerSums(model, span_ms, block_intervals)
     n_workers = default_threads() if n_threads is None else max(n_threads, 1)
-    # Holds no window while the next one is made.
+    # Lazily, so that no window is in memory while the next one is generated
     parts = chain.from_iterable(map(partial(sums.parts, n_workers=n_workers), windows))
     if n_threads == 0:
-        yield from filter(None, map(sums.put, (model.block(*part) for part in parts)))
+        yield from filter(None, map(sums.join, (model.block(*part) for part in parts)))
         return
     # Parts are independent, and their sums run outside the interpreter lock.
     with ThreadPoolExecutor(n_workers) as threads:
         tasks = (threads.submit(model.block, *part) for part in parts)
-        # While one part is taken on, the others are under way.
-        yield from filter(None, map(sums.put, _in_order(tasks, max(n_workers - 1, 1))))
+        # While one part is processed, the others are being computed.
+        yield from filter(None, map(sums.join, _in_order(tasks, max(n_workers - 1, 1))))
 
 
 class PowerSums:
-    """Splitter of a run into independent parts, and joiner of parts to blocks."""
+    """Splitter of a run into independent parts, and joiner of parts into blocks."""
 
     def __init__(
         self,
@@ -503,45 +518,49 @@ class PowerSums:
         self._model, self._block_ms = model, size * model.dt_ms
         self._active = ActiveSegments()
         self._cut_ms = self._begin_ms
-        self._held: list[PowerBlock] = []
+        self._parts: list[PowerBlock] = []
 
     def parts(self, window: Window, n_workers: int) -> Iterator[Part]:
         """Yield the arguments of `PowerModel.block` for each part of a window."""
         segments, until_ms = window
         self._active.add(segments)
         model = self._model
-        known_ms = min(until_ms // model.dt_ms * model.dt_ms, self._end_ms)
-        while self._cut_ms < known_ms:
+        complete_ms = min(until_ms // model.dt_ms * model.dt_ms, self._end_ms)
+        while self._cut_ms < complete_ms:
             begin_ms, end_ms = self._cut_ms, self._block_end(self._cut_ms)
             n_parts = n_workers
             if model.fft_lengths is not None:
-                if end_ms > known_ms:
+                if end_ms > complete_ms:
                     break  # a transform takes the whole block
                 n_parts = 1
-            self._cut_ms = end_ms = min(end_ms, known_ms)
+            self._cut_ms = end_ms = min(end_ms, complete_ms)
             for t0_ms, n_steps in _split_span(begin_ms, end_ms, model.dt_ms, n_parts):
-                inside = self._active.within(t0_ms, t0_ms + n_steps * model.dt_ms)
+                overlapping = self._active.within(t0_ms, t0_ms + n_steps * model.dt_ms)
                 if model.fft_lengths is not None:
-                    # A transform spreads rounding over its block: nothing that ended
-                    # before may take part in it, as what else is held depends on the
-                    # windows.
-                    inside = inside.take(inside.end_ms > t0_ms)
-                yield inside, t0_ms, n_steps, model.prepare(inside, t0_ms, n_steps)
+                    # A transform spreads rounding errors over its block, so segments
+                    # that ended before it, which depend on the windows, are left out.
+                    overlapping = overlapping.take(overlapping.end_ms > t0_ms)
+                yield (
+                    overlapping,
+                    t0_ms,
+                    n_steps,
+                    model.prepare(overlapping, t0_ms, n_steps),
+                )
         self._active.drop_before(self._cut_ms)
 
-    def put(self, part: PowerBlock) -> PowerBlock | None:
-        """Add the next part, and return the block that it completes."""
-        self._held.append(part)
-        if part.end_ms < self._block_end(self._held[0].t0_ms):
+    def join(self, part: PowerBlock) -> PowerBlock | None:
+        """Add the next part; return the block that it completes, if any."""
+        self._parts.append(part)
+        if part.end_ms < self._block_end(self._parts[0].t0_ms):
             return None
-        block, self._held = join_blocks(self._held), []
+        block, self._parts = join_blocks(self._parts), []
         return block
 
     def advance(self, window: Window, threads: ThreadPoolExecutor) -> list[PowerBlock]:
         """Return the blocks that a window completes."""
         parts = list(self.parts(window, default_threads()))
-        done = threads.map(lambda part: self._model.block(*part), parts)
-        return [block for block in map(self.put, done) if block is not None]
+        results = threads.map(lambda part: self._model.block(*part), parts)
+        return [block for block in map(self.join, results) if block is not None]
 
     def _block_end(self, time_ms: int) -> int:
         """Return the end of the block that contains a time [ms]."""
@@ -554,19 +573,20 @@ def default_threads() -> int:
     return min(MAX_THREADS, os.cpu_count() or 1)
 
 
-MIN_SHARE = 1 << 10
-"""Intervals of a part at least, below which it costs more than it computes."""
+MIN_PART_INTERVALS = 1 << 10
+"""Minimum number of intervals of a part; a smaller one has more overhead than
+computation."""
 
 
 def _split_span(
     begin_ms: int, end_ms: int, dt_ms: int, n_parts: int
 ) -> Iterator[tuple[int, int]]:
-    """Cut a time span into parts for the workers.
+    """Split a period into parts for the workers.
 
     Yields the start [ms] and the number of intervals of each part.
     """
     n_steps = (end_ms - begin_ms) // dt_ms
-    size = n_steps if n_parts == 1 else max(-(-n_steps // n_parts), MIN_SHARE)
+    size = n_steps if n_parts == 1 else max(-(-n_steps // n_parts), MIN_PART_INTERVALS)
     for first in range(0, n_steps, size):
         yield begin_ms + first * dt_ms, min(size, n_steps - first)
 

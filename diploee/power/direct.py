@@ -31,13 +31,13 @@ class EnergyTables(NamedTuple):
     grid_ms: Int64Array  # common grid of each profile and the interval [ms]
     # Energy since the profile's start at each grid point [J], profile after profile
     cumulative_j: Float64Array
-    cumulative_at: Int64Array  # where each profile begins in `cumulative_j`
+    cumulative_at: Int64Array  # index of each profile's start in `cumulative_j`
     # Energy per interval [J], row ``p`` for a start ``p`` grid points after an
     # interval's edge
     interval_j: Float64Array
-    interval_at: Int64Array  # where each profile begins in `interval_j`
-    # Length of a row of each profile, tabled where an interval has several grid points;
-    # 0 for profiles no longer than an interval, which have no rows
+    interval_at: Int64Array  # index of each profile's start in `interval_j`
+    # Length of the rows of each profile, which exist if an interval has several grid
+    # points; 0 for profiles no longer than an interval, which have no rows
     n_intervals: Int64Array
 
     @classmethod
@@ -51,28 +51,30 @@ class EnergyTables(NamedTuple):
         used = sorted(profile_ids)
         n_profiles = used[-1] + 1 if used else 0
         grid_ms = np.ones(n_profiles, dtype=np.int64)
-        points, in_rows, n_intervals = np.zeros((3, n_profiles), dtype=np.int64)
+        n_points_by_profile, row_values, n_intervals = np.zeros(
+            (3, n_profiles), dtype=np.int64
+        )
         for index in used:
-            head = library.entries[index]
-            grid_ms[index] = common_ms = gcd(step_ms, head.dt_ms)
-            points[index] = n_points = head.duration_ms // common_ms + 1
-            # One of an interval at most fills two at most, and is not worth a table.
+            entry = library.entries[index]
+            grid_ms[index] = common_ms = gcd(step_ms, entry.dt_ms)
+            n_points_by_profile[index] = n_points = entry.duration_ms // common_ms + 1
+            # A profile no longer than an interval overlaps at most two: no table needed
             if n_points - 1 > (per_step := step_ms // common_ms):
                 n_intervals[index] = -(-(n_points - 1) // per_step) + 1
-                in_rows[index] = (
+                row_values[index] = (
                     (per_step + 1) * n_intervals[index] if per_step > 1 else 0
                 )
-        cumulative_at = np.concatenate([[0], np.cumsum(points)])
-        interval_at = np.cumsum(in_rows) - in_rows
+        cumulative_at = np.concatenate([[0], np.cumsum(n_points_by_profile)])
+        interval_at = np.cumsum(row_values) - row_values
         cumulative_j, interval_j = (
-            np.empty(int(points.sum())),
-            np.empty(int(in_rows.sum())),
+            np.empty(int(n_points_by_profile.sum())),
+            np.empty(int(row_values.sum())),
         )
         for index in used:
             first = cumulative_at[index]
             energy_j = _cumulative_on_grid(library[index], int(grid_ms[index]))
-            cumulative_j[first : first + points[index]] = energy_j
-            begin, size = interval_at[index], in_rows[index]
+            cumulative_j[first : first + n_points_by_profile[index]] = energy_j
+            begin, size = interval_at[index], row_values[index]
             if size:
                 rows_j = interval_j[begin : begin + size].reshape(
                     -1, n_intervals[index]
@@ -98,6 +100,7 @@ class EnergyTables(NamedTuple):
 
 
 def _cumulative_on_grid(profile: PowerProfile, grid_ms: int) -> Float64Array:
+    """Return the cumulative energy of a profile at grid points [J]."""
     per_sample = profile.dt_ms // grid_ms
     if per_sample == 1:
         return profile.compute_cumulative_j()
@@ -111,19 +114,19 @@ def _cumulative_on_grid(profile: PowerProfile, grid_ms: int) -> Float64Array:
 
 def _fill_rows(cumulative_j: Float64Array, rows_j: Float64Array) -> None:
     """Write interval energies by start phase, shape (per_step + 1, intervals)."""
-    # Row p, column k: E((k + 1) s - p) - E(k s - p) on the grid, s points to an
-    # interval. Of all differences over s points, laid out from -s on, it is the one at
-    # (k + 1) s - p.
+    # Row p, column k: E((k + 1) s - p) - E(k s - p) on the grid, with s points per
+    # interval. In the array of all differences over s points, which starts at -s, its
+    # index is (k + 1) s - p.
     per_step, n_intervals = rows_j.shape[0] - 1, rows_j.shape[1]
-    before, behind = (
+    leading, trailing = (
         np.full(per_step, cumulative_j[0]),
         np.full(2 * per_step, cumulative_j[-1]),
     )
-    end = (n_intervals + 1) * per_step + 1
-    padded_j = np.concatenate([before, cumulative_j, behind])[:end]
-    over_j = padded_j[per_step:] - padded_j[:-per_step]
-    rows_j[0] = over_j[per_step::per_step]
-    rows_j[1:] = over_j[:-1].reshape(n_intervals, per_step)[:, ::-1].T
+    size = (n_intervals + 1) * per_step + 1
+    padded_j = np.concatenate([leading, cumulative_j, trailing])[:size]
+    differences_j = padded_j[per_step:] - padded_j[:-per_step]
+    rows_j[0] = differences_j[per_step::per_step]
+    rows_j[1:] = differences_j[:-1].reshape(n_intervals, per_step)[:, ::-1].T
 
 
 @njit()
@@ -137,9 +140,9 @@ def _energy_until(
     if first + point >= last:
         return float(cumulative_j[last])
     # Power is constant within a sample, so that E is linear between grid points.
-    part = (time_ms - point * grid_ms) / grid_ms
+    fraction = (time_ms - point * grid_ms) / grid_ms
     low = cumulative_j[first + point]
-    return float(low + part * (cumulative_j[first + point + 1] - low))
+    return float(low + fraction * (cumulative_j[first + point + 1] - low))
 
 
 @njit()
@@ -147,15 +150,16 @@ def _add_segments(
     t0_ms: int,
     tables: EnergyTables,
     energy_j: Float64Array,
-    row_of: Int64Array,
+    output_row: Int64Array,
     start_ms: Int64Array,
     end_ms: Int64Array,
     profile_id: Int32Array,
     offset_ms: Int64Array,
     weight: Float64Array,
 ) -> None:
-    # An interval gets the same bits whatever block it is computed in: edges are those
-    # of the segment itself, never those of the block.
+    """Add the energy of segments to rows of intervals."""
+    # An interval gets the same bits in every block, since edges are those of the
+    # segment, never those of the block.
     step_ms, cumulative_j, interval_j = (
         tables.step_ms,
         tables.cumulative_j,
@@ -174,11 +178,10 @@ def _add_segments(
             tables.cumulative_at[profile],
             tables.cumulative_at[profile + 1] - 1,
         )
-        # The profile's own time 0 on the run's clock; with an offset it may precede the
-        # run.
+        # Start of the profile on the run's clock, possibly before the run
         origin_ms = begin_ms - offset_ms[row]
         factor = weight[row]
-        out = energy_j[row_of[row]]
+        out = energy_j[output_row[row]]
 
         # First and last interval, which the segment may fill in part.
         if low >= 0:
@@ -197,10 +200,10 @@ def _add_segments(
             )
 
         # Whole intervals between them, from the rows of the two nearest sample phases.
-        first_whole, stop = max(low + 1, 0), min(high, n_steps)
+        first_full, stop = max(low + 1, 0), min(high, n_steps)
         length = tables.n_intervals[profile]
         if length == 0:
-            for k in range(first_whole, stop):
+            for k in range(first_full, stop):
                 edge_ms = t0_ms + k * step_ms - origin_ms
                 out[k] += factor * (
                     _energy_until(edge_ms + step_ms, cumulative_j, first, last, grid)
@@ -214,23 +217,23 @@ def _add_segments(
         phase = phase_ms // grid
         upper = factor * ((phase_ms - phase * grid) / grid)
         lower = factor - upper
-        shift = first_whole - origin_step
-        n_whole = min(stop - first_whole, length - shift)
-        # The rows are what is behind each grid point, and what is before it
+        shift = first_full - origin_step
+        n_full = min(stop - first_full, length - shift)
+        # The two rows are the energies after and before each grid point
         if grid == step_ms:
-            at = min(first + shift, last)  # behind the first grid point
-            here_j = cumulative_j[at]
-            before_j = here_j - cumulative_j[at - 1]
-            for k in range(n_whole):
-                next_j = cumulative_j[min(at + 1 + k, last)]
-                behind_j = next_j - here_j
-                out[first_whole + k] += lower * behind_j + upper * before_j
-                here_j, before_j = next_j, behind_j
+            index = min(first + shift, last)  # at the first grid point
+            present_j = cumulative_j[index]
+            previous_diff_j = present_j - cumulative_j[index - 1]
+            for k in range(n_full):
+                next_j = cumulative_j[min(index + 1 + k, last)]
+                next_diff_j = next_j - present_j
+                out[first_full + k] += lower * next_diff_j + upper * previous_diff_j
+                present_j, previous_diff_j = next_j, next_diff_j
             continue
         near = tables.interval_at[profile] + phase * length
         far = near + length
-        for k in range(n_whole):
-            out[first_whole + k] += (
+        for k in range(n_full):
+            out[first_full + k] += (
                 lower * interval_j[near + shift + k]
                 + upper * interval_j[far + shift + k]
             )
@@ -241,11 +244,11 @@ def energies_within(
 ) -> Float64Array:
     """Return the energy of each segment between two times [J]."""
     energy_j = np.zeros((len(segments), 1))
-    if begin_ms < end_ms:  # an interval of its own, for which no rows are tabled
-        whole = tables._replace(
+    if begin_ms < end_ms:  # a single interval, for which there are no rows
+        single = tables._replace(
             step_ms=end_ms - begin_ms, n_intervals=0 * tables.n_intervals
         )
-        _add(segments, whole, begin_ms, energy_j, np.arange(len(segments)))
+        _add(segments, single, begin_ms, energy_j, np.arange(len(segments)))
     return energy_j[:, 0]
 
 
@@ -255,12 +258,14 @@ def steady_energies_within(
     """Return each segment's energy at its profile's mean power [J]."""
     index = segments.profile_id
     first, last = tables.cumulative_at[index], tables.cumulative_at[index + 1] - 1
-    whole_j = tables.cumulative_j[last] - tables.cumulative_j[first]
+    profile_j = tables.cumulative_j[last] - tables.cumulative_j[first]
     length_ms = (last - first) * tables.grid_ms[index]
-    inside_ms = np.minimum(segments.end_ms, end_ms) - np.maximum(
+    duration_ms = np.minimum(segments.end_ms, end_ms) - np.maximum(
         segments.start_ms, begin_ms
     )
-    return np.asarray(segments.weight * whole_j * np.maximum(inside_ms, 0) / length_ms)
+    return np.asarray(
+        segments.weight * profile_j * np.maximum(duration_ms, 0) / length_ms
+    )
 
 
 NS_PER_ADDITION = 1.4

@@ -1,10 +1,10 @@
 """Event windows: a run's extremes, computed again at 0.1 s.
 
-Candidates come from the exact 1 s means of the whole run: the highest mean, and the
+Candidates are found in the exact 1 s means of the whole run: the highest mean, and the
 largest rise and drop between two adjacent means of 1 s, 10 s and 1 min, at every
-second. While the run passes, the segments around each candidate are retained, and the
-state of the facility's stages at the preceding hour. Only these windows are then
-computed at the profiles' own step.
+second. During the run, the segments around each candidate are retained, and the state
+of the facility's stages at the preceding hour. Only these windows are then computed at
+the profiles' own step.
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ from diploee.power.segments import ActiveSegments, Segments
 from diploee.schedule.schedule import Transient
 
 SEARCH_STEP_MS = MS_PER_S
+"""Step of the search for extremes [ms]."""
 SEARCH_BLOCK = MS_PER_DAY // SEARCH_STEP_MS
-"""Intervals searched at once; so long after a moment its segments are still at hand."""
+"""Number of intervals that are searched at a time; segments remain in memory that
+long."""
 
 STEPS_S = (1, 10, 60)
 """Lengths of the two adjacent means whose difference is a step [s]."""
@@ -49,11 +51,13 @@ NAMES = (
     "peak",
     *(f"{kind}_{length}s" for length in STEPS_S for kind in ("rise", "drop")),
 )
+"""Names of the event windows."""
 MARGIN_MS = 2 * MS_PER_MIN
-"""Kept before and after each extreme, under an hour."""
+"""Time before and after an extreme in its window [ms]; less than an hour."""
 BASIS = (
     "exact 1 s means of the whole run; steps between adjacent means, at every second"
 )
+"""Text on the basis of the extremes, for results."""
 _LONGEST = 2 * max(STEPS_S)
 
 
@@ -63,14 +67,17 @@ class EventWindow(Brief):
 
     # ``peak``, or ``rise`` or ``drop`` with the length of the means: ``rise_10s``
     name: str
-    at_ms: int  # start of the highest second, or the instant between the two means [ms]
-    value_w: float  # the highest 1 s mean, or the later mean less the earlier one [W]
+    at_ms: int  # start of the highest second, or the time between the two means [ms]
+    value_w: float  # highest 1 s mean, or later mean minus earlier mean [W]
     start_ms: int  # start of the window [ms]
-    end_ms: int  # its end [ms]
+    end_ms: int  # end of the window [ms]
 
     @property
     def compared_ms(self) -> tuple[tuple[int, int] | None, tuple[int, int]]:
-        """Both intervals of the compared means [ms]; for a peak only the second."""
+        """Start and end of the two compared means [ms].
+
+        For a peak, the first is None.
+        """
         if self.name == "peak":
             return None, (self.at_ms, self.at_ms + SEARCH_STEP_MS)
         length_ms = int(self.name.partition("_")[2].removesuffix("s")) * MS_PER_S
@@ -82,7 +89,7 @@ class EventWindow(Brief):
 
 @dataclass(eq=False)
 class _Candidate:
-    """Largest extreme of its name so far, and the data of its window."""
+    """Largest extreme of its name so far, with the data of its window."""
 
     event: EventWindow
     from_ms: int
@@ -91,17 +98,18 @@ class _Candidate:
 
     def keep(self, segments: Segments) -> None:
         """Retain the segments that overlap the window."""
-        inside = (segments.start_ms < self.event.end_ms) & (
+        overlaps = (segments.start_ms < self.event.end_ms) & (
             segments.end_ms > self.from_ms
         )
-        if inside.any():
-            self.segments.append(segments.take(inside))
+        if overlaps.any():
+            self.segments.append(segments.take(overlaps))
 
 
 class EventWindowSearch:
-    """Search for the worst windows while a run passes.
+    """Search for the worst windows during a run.
 
-    Extremes are those of the power after the stages, outside the warm-up, `transient`.
+    Extremes are those of the power after the stages, without the time of the
+    `transient`.
     """
 
     def __init__(
@@ -109,13 +117,13 @@ class EventWindowSearch:
     ) -> None:
         self._transient = transient
         self._model, self._stages = model, stages
-        self._found: dict[str, _Candidate] = {}
+        self._candidates: dict[str, _Candidate] = {}
         self._recent = ActiveSegments()
         self._carried = np.empty(0)
         self._states: list[tuple[int, tuple[Any, ...]]] = [(0, stages.start())]
 
     def watch(self, windows: Iterable[Window]) -> Iterator[Window]:
-        """Yield the windows of a run, after searching each for extremes.
+        """Yield the windows of a run, after a search of each for extremes.
 
         An incomplete last second is not searched.
         """
@@ -125,7 +133,7 @@ class EventWindowSearch:
         with ThreadPoolExecutor(default_threads()) as threads:
             for segments, until_ms in windows:
                 self._recent.add(segments)
-                for candidate in self._found.values():
+                for candidate in self._candidates.values():
                     candidate.keep(segments)
                 for block in sums.advance((segments, until_ms), threads):
                     self._search(block)
@@ -133,17 +141,18 @@ class EventWindowSearch:
                 yield segments, until_ms
 
     def event_windows(self) -> Iterator[tuple[EventWindow, Segments, Iterator[Block]]]:
-        """Yield each window with its segments and 0.1 s blocks, the peak first.
+        """Yield each event window with its segments and 0.1 s blocks, the peak first.
 
-        Rises or drops that never happen are omitted.
+        Rises or drops that never occur are omitted.
         """
         for name in NAMES:
-            if name in self._found:
-                candidate = self._found[name]
+            if name in self._candidates:
+                candidate = self._candidates[name]
                 segments = concat([Segments.empty(), *candidate.segments])
                 yield candidate.event, segments, self._blocks(candidate, segments)
 
     def _blocks(self, candidate: _Candidate, segments: Segments) -> Iterator[Block]:
+        """Yield the 0.1 s blocks of a candidate's window."""
         event, states = candidate.event, candidate.states
         model = replace(self._model, dt_ms=PROFILE_STEP_MS, method="direct")
         span_ms = (candidate.from_ms, event.end_ms)
@@ -156,32 +165,33 @@ class EventWindowSearch:
                 yield block.part(begin_ms, block.end_ms)
 
     def _search(self, power: PowerBlock) -> None:
-        """Pass a day through the stages hour by hour, and search for extremes."""
+        """Apply the stages to a day hour by hour, and search for extremes."""
         day = device_block(power, self._model.facility)
         self._states = self._states[-2:]  # a window may begin in the hour before
-        passed = []
+        hours_w = []
         for begin_ms in range(day.t0_ms, day.end_ms, MS_PER_H):
             end_ms = min(begin_ms + MS_PER_H, day.end_ms)
             block, states = self._stages.apply(
                 day.part(begin_ms, end_ms), self._states[-1][1]
             )
-            passed.append(block.columns[POWER])
+            hours_w.append(block.columns[POWER])
             self._states.append((end_ms, states))
-        power_w = np.concatenate([self._carried, *passed])
+        power_w = np.concatenate([self._carried, *hours_w])
         t0_ms = day.t0_ms - self._carried.size * SEARCH_STEP_MS
         if self._transient is not None and self._transient.end_ms > t0_ms:
-            n_left_out = -((t0_ms - self._transient.end_ms) // SEARCH_STEP_MS)
-            power_w = power_w[n_left_out:]
-            t0_ms += n_left_out * SEARCH_STEP_MS
+            n_skipped = -((t0_ms - self._transient.end_ms) // SEARCH_STEP_MS)
+            power_w = power_w[n_skipped:]
+            t0_ms += n_skipped * SEARCH_STEP_MS
         for name, index, value_w in _extremes(power_w):
-            best = self._found.get(name)
+            best = self._candidates.get(name)
             if best is None or abs(value_w) > abs(best.event.value_w):
-                self._found[name] = self._candidate(
+                self._candidates[name] = self._candidate(
                     name, t0_ms + index * SEARCH_STEP_MS, value_w
                 )
         self._carried = power_w[-_LONGEST + 1 :]
 
     def _candidate(self, name: str, at_ms: int, value_w: float) -> _Candidate:
+        """Return a candidate with the segments and states of its window."""
         start_ms = max(0, at_ms - MARGIN_MS)
         end_ms = min(self._model.horizon_ms, at_ms + MARGIN_MS)
         from_ms, states = next(s for s in reversed(self._states) if s[0] <= start_ms)

@@ -1,14 +1,15 @@
 """AC input power of nodes, computed from the same segments as device power.
 
-A node's AC power is a memoryless function of its devices' power, so that each profile
-is converted once and the sum over jobs stays a sum: each profile has an AC profile per
-kind of node that plays it, and a segment adds the AC profile to AC power as it adds the
-profile to device power. With f the AC power of a node and b its `busy_power_factor`,
-the AC power of a profile P over n nodes is ``n f(b P / n) / b``, because the weight of
-a segment already contains b. ASSUMPTION: all nodes of a job draw the same power, since
-a profile is their sum, and jobs on fractions of nodes draw the same fractions of a
-node's power [J]. Between two measured rates of a service, AC power scales like device
-power.
+A node's AC power is a memoryless function of its devices' power. Each profile is
+therefore converted once and the sum over jobs stays a sum: each profile has an AC
+profile per node type that replays it, and a segment adds the AC profile to AC power as
+it adds the profile to device power. With f the AC power of a node and b its
+`busy_power_factor`, the AC power of a profile P over n nodes is ``n f(b P / n) / b``,
+because the weight of a segment already contains b. Between two measured rates of a
+service, AC power scales like device power.
+
+Assumed (judgement): all nodes of a job draw the same power, since a profile is their
+sum, and jobs on fractions of nodes draw the same fractions of a node's power.
 """
 
 from __future__ import annotations
@@ -33,25 +34,23 @@ def ac_profile_w(
 ) -> Float64Array:
     """Return the AC input power of a profile's nodes, per segment weight [W].
 
-    A weight contains b for both device and AC power, but f is not linear, so that b is
-    divided out here.
+    A weight contains b (see the module) for both device and AC power; as f is not
+    linear, b is divided out here.
     """
     factor = node.busy_power_factor
-    of_node_w = power_w * (factor / n_nodes)
-    ac_w = (
-        of_node_w if boundary == PowerBoundary.NODE_AC else node.ac_power_w(of_node_w)
-    )
+    node_w = power_w * (factor / n_nodes)
+    ac_w = node_w if boundary == PowerBoundary.NODE_AC else node.ac_power_w(node_w)
     return ac_w * (n_nodes / factor)
 
 
 @dataclass(frozen=True, eq=False)
 class _AcProfile(DerivedProfile):
-    """Profile of the AC input power of one kind of node."""
+    """Profile of AC input power for one node type."""
 
-    node: NodeType  # the nodes that it runs on
+    node: NodeType  # type of the nodes
 
     def power_w(self, base: PowerProfile) -> Float64Array:
-        """Return the AC power of the job's nodes per segment weight [W]."""
+        """Return the AC power of the job's nodes, per segment weight [W]."""
         power_w, boundary = (
             base.power_w.astype(np.float64),
             base.provenance.power_boundary,
@@ -61,15 +60,15 @@ class _AcProfile(DerivedProfile):
 
 @dataclass(frozen=True, eq=False)
 class NodeAc:
-    """Table of the AC profile of each profile in each pool."""
+    """Mapping of each profile in each pool to its AC profile."""
 
-    nodes: tuple[NodeType, ...]  # kind of the nodes of each pool
-    slots: Int64Array  # slots of a node of each pool, `Facility.slots_per_node`
-    ac_profile_id: Int32Array  # index of the AC profile of each profile in each pool
-    # Profiles of constant power, which stand for any power by their weight
+    nodes: tuple[NodeType, ...]  # node type of each pool
+    slots: Int64Array  # slots per node of each pool, `Facility.slots_per_node`
+    ac_profile_id: Int32Array  # index of the AC profile, by pool and profile
+    # Mask of constant-power profiles, whose segments have any power by their weight
     flat: BoolArray
 
-    def reading(self, segments: Segments) -> Segments:
+    def ac_segments(self, segments: Segments) -> Segments:
         """Return segments of AC power for segments of device power."""
         profile_id = self.ac_profile_id[segments.pool_id, segments.profile_id]
         weight = segments.weight
@@ -80,11 +79,11 @@ class NodeAc:
                 np.maximum(segments.n_nodes[rows], 1)
                 / self.slots[segments.pool_id[rows]]
             )
-            of_node_w = weight[rows] * FLAT_POWER_W / n_nodes
+            node_w = weight[rows] * FLAT_POWER_W / n_nodes
             for pool_id in np.unique(segments.pool_id[rows]).tolist():
-                own = segments.pool_id[rows] == pool_id
-                of_node_w[own] = self.nodes[pool_id].ac_power_w(of_node_w[own])
-            weight[rows] = of_node_w * n_nodes / FLAT_POWER_W
+                in_pool = segments.pool_id[rows] == pool_id
+                node_w[in_pool] = self.nodes[pool_id].ac_power_w(node_w[in_pool])
+            weight[rows] = node_w * n_nodes / FLAT_POWER_W
         return replace(segments, profile_id=profile_id, weight=weight)
 
 
@@ -92,11 +91,11 @@ def with_ac_profiles(
     facility: Facility,
     library: ProfileLibrary,
     used: Iterable[int],
-    of_serving: Mapping[int, PowerProfile],
+    node_sum_profiles: Mapping[int, PowerProfile],
 ) -> tuple[ProfileLibrary, NodeAc]:
-    """Append AC profiles for the profiles that a run plays, `used`.
+    """Return a library with AC profiles for the `used` profiles, and their mapping.
 
-    Those in `of_serving` are created with the profiles, which are sums over nodes.
+    `node_sum_profiles` are given AC profiles, for profiles that are sums over nodes.
     """
     pools: Sequence[str] = list(facility.pools)
     entries, added = library.entries, list[Entry]()
@@ -104,9 +103,9 @@ def with_ac_profiles(
     flat = np.array([entry.workload == FLAT_WORKLOAD for entry in entries])
     for index in sorted(used):
         base = entries[index]
-        if index in of_serving:
+        if index in node_sum_profiles:
             ac_profile_id[:, index] = len(library) + len(added)
-            added.append(of_serving[index])
+            added.append(node_sum_profiles[index])
         elif not flat[index]:
             by_type: dict[str, int] = {}
             for pool_id, pool in enumerate(pools):

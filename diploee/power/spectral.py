@@ -1,11 +1,11 @@
 """Frequency-domain summation of profile slices, by overlap-save convolution.
 
-The load of a block is the sum over slices of the convolution of the slice with the
-impulses at which segments start to play it. A slice is a whole profile, or one of the
-parts that a job of another run time plays: all before the end, the loop, the end. One
+The load of a block is the sum over slices of the convolution of the slice with impulses
+at the starts of the segments that replay it. A slice is a whole profile, or one of the
+parts that a job of another run time replays: all before the end, the loop, the end. One
 transform per slice and one inverse per block give the sum for any number of segments,
 so that the cost does not grow with the facility. A start between two samples splits its
-impulse linearly over them, which equals the differences of the cumulative energy.
+impulse linearly over both, which equals the differences of the cumulative energy.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from diploee.profiles.library import ProfileLibrary
 from diploee.profiles.looping import find_phases
 
 FFT_LENGTH = 1 << 18
-"""Length of a transform at least; a block is what remains of it beyond the longest
-profile."""
+"""Minimum length of a transform; a block is its length minus the longest profile."""
 
 N_KINDS = 4
-"""Slices of a profile at most."""
+"""Maximum number of slices of a profile."""
 
 Slice = tuple[int, int, int]
 """Profile by library index, offset and length within it [ms]."""
 
 Spectra = dict[Slice, npt.NDArray[np.complexfloating[Any, Any]]]
+"""Transforms of slices."""
 
 NS_PER_POINT = 0.44
 """Cost of a real transform per point and binary order of its length [ns], measured."""
 
 
 def fft_lengths(profile_ids: Sequence[int], library: ProfileLibrary) -> tuple[int, int]:
-    """Return a block's intervals of history, and the length of its transforms."""
+    """Return a block's history and the length of its transforms [intervals]."""
     entries = [library.entries[index] for index in profile_ids]
     history = 1 + max(entry.duration_ms // entry.dt_ms for entry in entries)
     return history, max(FFT_LENGTH, 1 << int(np.ceil(log2(2 * history))))
@@ -54,10 +54,9 @@ def spectra_bytes(n_slices: int, length: int) -> int:
 
 
 class Slices(NamedTuple):
-    """Profile slices that segments may play as a whole, by index and kind."""
+    """Profile slices that segments may replay as a whole, by index and kind."""
 
-    # Offset in the profile and length [ms], shape (n, N_KINDS); a length of 0 is no
-    # slice
+    # Offset in the profile and length [ms], shape (n, N_KINDS); length 0: no slice
     offset_ms: Int64Array
     length_ms: Int64Array
 
@@ -68,16 +67,16 @@ class Slices(NamedTuple):
         """Return the longest slices of profiles, at most `max_slices`."""
         ranked: list[tuple[int, int, int, int]] = []
         for index in profile_ids:
-            of = find_phases(library[index])
-            loop_ms, tail_ms = (
-                of.ending_ms - of.steady_ms,
-                of.duration_ms - of.ending_ms,
+            phases = find_phases(library[index])
+            loop_ms, end_ms = (
+                phases.ending_ms - phases.steady_ms,
+                phases.duration_ms - phases.ending_ms,
             )
             edges = (
-                (0, of.duration_ms),
-                (0, of.ending_ms),
-                (of.steady_ms, loop_ms),
-                (of.ending_ms, tail_ms),
+                (0, phases.duration_ms),
+                (0, phases.ending_ms),
+                (phases.steady_ms, loop_ms),
+                (phases.ending_ms, end_ms),
             )
             for kind, (offset_ms, length_ms) in enumerate(edges):
                 if length_ms and (offset_ms, length_ms) not in edges[:kind]:
@@ -88,9 +87,9 @@ class Slices(NamedTuple):
         return cls(*tables)
 
     def slice_kinds(self, segments: Segments, horizon_ms: int) -> Int64Array:
-        """Return the slice kind that each segment plays to its end, else -1.
+        """Return the slice kind that each segment replays to its end, else -1.
 
-        Shape (n,).
+        The shape is (n,).
         """
         profile_id, start_ms = segments.profile_id, segments.start_ms
         kind = np.full(len(segments), -1)
@@ -104,14 +103,14 @@ class Slices(NamedTuple):
         return kind
 
     def at(self, profile_id: int, kind: int) -> tuple[int, int]:
-        """Return offset and length of a slice [ms]."""
+        """Return the offset and length of a slice [ms]."""
         return int(self.offset_ms[profile_id, kind]), int(
             self.length_ms[profile_id, kind]
         )
 
 
 def slice_codes(segments: Segments, kind: Int64Array) -> Int64Array:
-    """Return one number for the profile and kind of each segment's slice."""
+    """Return a number for the profile and kind of each segment's slice."""
     code: Int64Array = segments.profile_id.astype(np.int64) * N_KINDS + kind
     return code
 
@@ -130,20 +129,21 @@ def add_spectra(
     slices: Iterable[Slice],
     library: ProfileLibrary,
     length: int,
-    kind: type[np.complexfloating[Any, Any]] = np.complex128,
+    dtype: type[np.complexfloating[Any, Any]] = np.complex128,
 ) -> None:
     """Add the missing transforms of slices, in double or single precision."""
-    lacking = [one for one in slices if one not in spectra]
+    missing = [key for key in slices if key not in spectra]
 
-    def transform(one: Slice) -> npt.NDArray[np.complexfloating[Any, Any]]:
-        index, offset_ms, length_ms = one
+    def transform(key: Slice) -> npt.NDArray[np.complexfloating[Any, Any]]:
+        """Return the transform of a slice's power."""
+        index, offset_ms, length_ms = key
         profile = library[index]
         first, n_samples = offset_ms // profile.dt_ms, length_ms // profile.dt_ms
         power_w = profile.power_w[first : first + n_samples]
-        return np.fft.rfft(power_w.astype(np.float64), length).astype(kind)
+        return np.fft.rfft(power_w.astype(np.float64), length).astype(dtype)
 
     with ThreadPoolExecutor(os.cpu_count()) as executor:
-        spectra.update(zip(lacking, executor.map(transform, lacking), strict=True))
+        spectra.update(zip(missing, executor.map(transform, missing), strict=True))
 
 
 def add_spectrally(
@@ -154,42 +154,50 @@ def add_spectrally(
     lengths: tuple[int, int],
     step_ms: int,
     t0_ms: int,
-    readings_j: Sequence[Float64Array],
+    energies_j: Sequence[Float64Array],
     ac_profile_id: Int32Array | None = None,
 ) -> None:
-    """Add the energy of segments that each play a whole slice."""
+    """Add the energy of segments that each replay a whole slice.
+
+    `energies_j` is the energy by pool and interval of device power and, if modeled, of
+    AC power.
+    """
     history, length = lengths
-    n_steps = readings_j[0].shape[1]
+    n_steps = energies_j[0].shape[1]
     origin_ms = t0_ms - history * step_ms
     # A start before the history has ended before the block.
     rows = (segments.start_ms >= origin_ms) & (
         segments.start_ms < t0_ms + n_steps * step_ms
     )
-    inside, kind = segments.take(rows), kind[rows]
-    for pool_id in np.unique(inside.pool_id).tolist():
-        in_pool = inside.pool_id == pool_id
-        of_pool = inside.take(in_pool)
-        played = slice_codes(of_pool, kind[in_pool])
+    overlapping, kind = segments.take(rows), kind[rows]
+    for pool_id in np.unique(overlapping.pool_id).tolist():
+        in_pool = overlapping.pool_id == pool_id
+        pool_segments = overlapping.take(in_pool)
+        codes = slice_codes(pool_segments, kind[in_pool])
         # Overlap-save: P(f) = sum over slices s of D_s(f) S_s(f), with D_s the
         # transform of the starts of s and S_s that of its power. The transform is
         # circular: the first `history` values, into which the end of the row wraps, are
         # dropped.
-        spectra_of = [
-            np.zeros(length // 2 + 1, dtype=np.complex128) for _ in readings_j
+        spectra_by_quantity = [
+            np.zeros(length // 2 + 1, dtype=np.complex128) for _ in energies_j
         ]
-        for one in np.unique(played).tolist():
-            own, profile_id = played == one, one // N_KINDS
-            start_ms, weight = of_pool.start_ms[own], of_pool.weight[own]
+        for code in np.unique(codes).tolist():
+            is_code, profile_id = codes == code, code // N_KINDS
+            start_ms, weight = (
+                pool_segments.start_ms[is_code],
+                pool_segments.weight[is_code],
+            )
             impulses = _impulses(start_ms - origin_ms, weight, step_ms, length)
-            starts_of = np.fft.rfft(impulses)
+            starts_spectrum = np.fft.rfft(impulses)
             indices = [profile_id]
-            if ac_profile_id is not None:  # the same starts, another power
+            if ac_profile_id is not None:  # AC power has the same starts
                 indices.append(int(ac_profile_id[pool_id, profile_id]))
-            for spectrum, index in zip(spectra_of, indices, strict=True):
+            for spectrum, index in zip(spectra_by_quantity, indices, strict=True):
                 spectrum += (
-                    starts_of * spectra[index, *slices.at(profile_id, one % N_KINDS)]
+                    starts_spectrum
+                    * spectra[index, *slices.at(profile_id, code % N_KINDS)]
                 )
-        for energy_j, spectrum in zip(readings_j, spectra_of, strict=True):
+        for energy_j, spectrum in zip(energies_j, spectra_by_quantity, strict=True):
             power_w = np.fft.irfft(spectrum, length)
             energy_j[pool_id] += power_w[history : history + n_steps] * (
                 step_ms / MS_PER_S
@@ -199,12 +207,13 @@ def add_spectrally(
 def _impulses(
     into_ms: Int64Array, weight: Float64Array, step_ms: int, length: int
 ) -> Float64Array:
-    # A start r of a step after sample n, 0 <= r < 1, gives (1 - r) p[k - n] + r
-    # p[k - n - 1]: what E(k + 1 - n - r) - E(k - n - r) is, as the cumulative energy E
-    # is linear within a sample.
+    """Return the impulses at the starts of segments, by sample."""
+    # A start by r of a step after sample n, 0 <= r < 1, adds (1 - r) p[k - n] +
+    # r p[k - n - 1]. This equals E(k + 1 - n - r) - E(k - n - r), as the cumulative
+    # energy E is linear within a sample.
     sample, rest_ms = np.divmod(into_ms, step_ms)
-    late = weight * rest_ms / step_ms
+    next_weight = weight * rest_ms / step_ms
     impulses = np.zeros(length + 1)
-    np.add.at(impulses, sample, weight - late)
-    np.add.at(impulses, sample + 1, late)
+    np.add.at(impulses, sample, weight - next_weight)
+    np.add.at(impulses, sample + 1, next_weight)
     return impulses[:length]

@@ -643,7 +643,7 @@ def _build_out(
         yield Statistic("Phases", text)
         return
     pools = [
-        (pool.standing(clock), facility.node_type_of(name).rated_power_w)
+        (pool.installed(clock), facility.node_type_of(name).rated_power_w)
         for name, pool in facility.pools.items()
     ]
     steps_ms = sorted({0, *(ms for nodes, _ in pools for ms, _ in nodes.added)})

@@ -47,7 +47,7 @@ from diploee.metrics.changes import Extreme
 from diploee.metrics.flexibility import BASELINE_COLUMNS
 from diploee.power.blocks import AC_COLUMNS, PHASE_COLUMNS, POWER_COLUMNS
 from diploee.power.extreme_windows import BASIS, EventWindowSearch
-from diploee.power.segments import OF_SERVICES, class_of_owner, job_of_owner, node_slots
+from diploee.power.segments import SERVICE_OWNER, node_slots, owner_class, owner_job
 from diploee.scenario.models import Scenario
 from diploee.scenario.plugged import LOADS
 from diploee.schedule.job_table import JobTable
@@ -325,7 +325,7 @@ class JobsFile:
             self._start_ms[rows] = started.start_ms
             self._end_ms[rows] = started.end_ms
             # Added one by one, so that sums do not depend on the windows.
-            np.add.at(self._energy_j, rows[started.of_energy], energy_j)
+            np.add.at(self._energy_j, rows[started.energy_rows], energy_j)
         waiting = np.flatnonzero(self._end_ms == NEVER_MS)
         n_complete = int(waiting[0]) if waiting.size else len(self._jobs)
         self._write(n_complete // ROWS_PER_GROUP * ROWS_PER_GROUP)
@@ -454,11 +454,11 @@ class NodeAllocationsFile:
 
     def _table(self, rows: HeldNodes) -> pa.Table:
         """Return allocations as a table of the file."""
-        is_job = rows.owner < OF_SERVICES - self._n_labels
-        name = (rows.owner - OF_SERVICES).astype(np.int32) + len(self._names)
-        name[is_job] = self._stream_of[class_of_owner(rows.owner[is_job])]
+        is_job = rows.owner < SERVICE_OWNER - self._n_labels
+        name = (rows.owner - SERVICE_OWNER).astype(np.int32) + len(self._names)
+        name[is_job] = self._stream_of[owner_class(rows.owner[is_job])]
         columns = {
-            "job_id": arrow_numbers(job_of_owner(rows.owner), missing=~is_job),
+            "job_id": arrow_numbers(owner_job(rows.owner), missing=~is_job),
             "load": _dictionary_array(self._names, name),
             "start_time": timestamps(rows.start_ms, self._clock),
             "end_time": timestamps(rows.end_ms, self._clock),

@@ -1,4 +1,4 @@
-"""Cross-checks between several parts of a scenario."""
+"""Cross-checks between the parts of a scenario."""
 
 from __future__ import annotations
 
@@ -26,8 +26,11 @@ def unknown_names(scenario: Scenario) -> Problems:
     facility = scenario.facility
     for name, pool in facility.pools.items():
         if pool.node_type not in facility.node_types:
-            at = ("facility", "pools", name, "node_type")
-            yield at, _unknown_name("node type", pool.node_type, facility.node_types)
+            key_path = ("facility", "pools", name, "node_type")
+            yield (
+                key_path,
+                _unknown_name("node type", pool.node_type, facility.node_types),
+            )
     for group, name, spec in _streams(scenario):
         if spec.pool not in facility.pools:
             yield (
@@ -45,19 +48,19 @@ def cross_problems(scenario: Scenario) -> Problems:
         yield from _pool_problems(scenario, name)
     kinds = [(stage.kind, getattr(stage, "name", None)) for stage in facility.stages]
     for index, stage in enumerate(facility.stages):
-        at = ("facility", "stages", index)
-        yield from _billing_problems(scenario, stage, at)
+        key_path = ("facility", "stages", index)
+        yield from _billing_problems(scenario, stage, key_path)
         if isinstance(stage, Nameable) and kinds[index] in kinds[:index]:
             yield (
-                (*at, "name"),
+                (*key_path, "name"),
                 f"must tell this {stage.kind} from that before it; give one",
             )
     yield from _check_skipped_time(scenario, scenario.start, ("start",))
     if not [*_streams(scenario)]:
         yield ("streams",), "the scenario asks for nothing; add a stream"
     for group, name, _ in _streams(scenario):
-        yield from _OF_GROUP[group](scenario, name, (group, name))
-    # A site that is to have another size is checked in that.
+        yield from _PROBLEMS_BY_GROUP[group](scenario, name, (group, name))
+    # A site with a requested size is checked after scaling.
     if facility.size is None and scenario.flexibility is not None:
         yield from _flexibility_problems(scenario, scenario.flexibility)
     yield from _check_divides(scenario, scenario.resolution_ms, ("resolution",))
@@ -76,79 +79,89 @@ def _streams(scenario: Scenario) -> Iterator[tuple[str, str, Any]]:
             yield group, name, spec
 
 
-def _check_max(at: KeyPath, found: float | None, limit: float, of: str) -> Problems:
+def _check_max(
+    key_path: KeyPath, value: float | None, limit: float, limit_text: str
+) -> Problems:
     """Yield a problem if a number exceeds its maximum."""
-    if found is not None and found > limit:
-        yield at, f"must be at most {of.format(limit)}, found {found:g}"
+    if value is not None and value > limit:
+        yield key_path, f"must be at most {limit_text.format(limit)}, found {value:g}"
 
 
-def _check_skipped_time(scenario: Scenario, moment: Any, at: KeyPath) -> Problems:
+def _check_skipped_time(
+    scenario: Scenario, local_time: Any, key_path: KeyPath
+) -> Problems:
     """Yield a problem if a local time is skipped by daylight saving."""
     zone = scenario.facility.zone
-    if moment is not None and is_skipped(moment, zone):
+    if local_time is not None and is_skipped(local_time, zone):
         yield (
-            at,
-            f"{moment} does not exist in {zone_name(zone)}, where the clock is put "
+            key_path,
+            f"{local_time} does not exist in {zone_name(zone)}, where the clock is put "
             "forward over it; take an hour earlier or later",
         )
 
 
-def _node_problems(node: NodeType, at: KeyPath) -> Problems:
+def _node_problems(node: NodeType, key_path: KeyPath) -> Problems:
+    """Yield problems of the powers of a node type."""
     low_w, high_w = node.idle_power_w, node.rated_power_w or float("inf")
-    of = "the devices' rated {:g} W"
-    yield from _check_max((*at, "idle_power_w"), low_w, high_w, of)
-    yield from _check_max((*at, "warm_power_w"), node.warm_power_w, high_w, of)
+    limit_text = "the devices' rated {:g} W"
+    yield from _check_max((*key_path, "idle_power_w"), low_w, high_w, limit_text)
+    yield from _check_max(
+        (*key_path, "warm_power_w"), node.warm_power_w, high_w, limit_text
+    )
     if node.warm_power_w is not None and node.warm_power_w < low_w:
         yield (
-            (*at, "warm_power_w"),
+            (*key_path, "warm_power_w"),
             f"must be at least idle_power_w, {low_w:g} W, found {node.warm_power_w:g}",
         )
 
 
 def _pool_problems(scenario: Scenario, name: str) -> Problems:
-    pool, at = scenario.facility.pools[name], ("facility", "pools", name)
+    """Yield problems of a pool: allocation, profiles and phases."""
+    pool, key_path = scenario.facility.pools[name], ("facility", "pools", name)
     if pool.allocate == "gpus":
         yield from _allocation_problems(scenario, name)
-    if pool.scale_profiles is not None and not _plays_profiles(scenario, name):
+    if pool.scale_profiles is not None and not _uses_profiles(scenario, name):
         yield (
-            (*at, "scale_profiles"),
+            (*key_path, "scale_profiles"),
             "scales the profiles of jobs, and no stream plays any in this pool; leave "
             "it out",
         )
     for index, phase in enumerate(pool.phases or ()):
         if not 0 <= scenario.clock.wall.time_ms(phase.since) < scenario.horizon_ms:
             yield (
-                (*at, "phases", index, "since"),
-                f"must lie within the run, {_span(scenario)}, found "
+                (*key_path, "phases", index, "since"),
+                f"must lie within the run, {_run_text(scenario)}, found "
                 f"{phase.since:%Y-%m-%d}; of phases before the run give the last, at "
                 "its start",
             )
 
 
-def _span(scenario: Scenario) -> str:
+def _run_text(scenario: Scenario) -> str:
+    """Return the text of the first and last time of a run."""
     end = scenario.clock.wall.at(scenario.horizon_ms)
     return f"{scenario.start:%Y-%m-%d} to {end:%Y-%m-%d %H:%M:%S}"
 
 
 def _flexibility_problems(scenario: Scenario, flexibility: Flexibility) -> Problems:
-    given, follow = flexibility.signals.configured(), flexibility.follow
+    """Yield problems of events, signals and targets."""
+    signals, follow = flexibility.signals.configured(), flexibility.follow
     targets: list[tuple[KeyPath, Any]] = [
         (("flexibility", "events", k), event.target)
         for k, event in enumerate(flexibility.events)
     ]
     if follow is not None:
         targets.append((("flexibility", "follow"), follow.target))
-        if follow.signal not in given:
+        if follow.signal not in signals:
             yield (
                 ("flexibility", "follow", "signal"),
-                f"there is no signal '{follow.signal}' (have: {one_of(given)}); add "
+                f"there is no signal '{follow.signal}' (have: {one_of(signals)}); add "
                 "its file to flexibility.signals",
             )
     idle_mw = scenario.facility.idle_power_w / W_PER_MW
-    for at, target in targets:
+    for key_path, target in targets:
         if target is not None and target.mw is not None and target.mw < idle_mw:
             yield (
-                (*at, "target", "mw"),
+                (*key_path, "target", "mw"),
                 f"is below the {idle_mw:.4g} MW that the nodes draw without a job, "
                 f"found {target.mw:g}",
             )
@@ -156,34 +169,40 @@ def _flexibility_problems(scenario: Scenario, flexibility: Flexibility) -> Probl
 
 
 def _event_problems(scenario: Scenario, flexibility: Flexibility) -> Problems:
+    """Yield problems of the demand-response events."""
     clock, rated_mw = scenario.clock, scenario.facility.rated_power_w / W_PER_MW
     names = [event.id for event in flexibility.events]
-    skipped: list[tuple[KeyPath, str]] = []
+    skipped_times: list[tuple[KeyPath, str]] = []
     for index, event in enumerate(flexibility.events):
-        at = ("flexibility", "events", index)
+        key_path = ("flexibility", "events", index)
         if event.id in names[:index]:
-            yield (*at, "id"), f"'{event.id}' is taken by an event before it"
+            yield (*key_path, "id"), f"'{event.id}' is taken by an event before it"
         for key in ("issued", "start", "end"):
-            skipped += _check_skipped_time(scenario, getattr(event, key), (*at, key))
-        result = event.in_run(clock)
-        if result.ramp_ms < result.baseline_ms or result.start_ms >= clock.horizon_ms:
-            yield (
-                (*at, "start"),
-                f"must lie within the run, {_span(scenario)}, and its ramp at least "
-                f"{event.baseline} after its start, found {event.start}",
+            skipped_times += _check_skipped_time(
+                scenario, getattr(event, key), (*key_path, key)
             )
-        least_mw = event_product(event.product).least_mw
-        if rated_mw < least_mw:
+        run_event = event.in_run(clock)
+        if (
+            run_event.ramp_ms < run_event.baseline_ms
+            or run_event.start_ms >= clock.horizon_ms
+        ):
             yield (
-                (*at, "product"),
-                f"'{event.product}' is for loads from {least_mw:g} MW on, the facility "
+                (*key_path, "start"),
+                f"must lie within the run, {_run_text(scenario)}, and its ramp at "
+                f"least {event.baseline} after its start, found {event.start}",
+            )
+        min_mw = event_product(event.product).min_mw
+        if rated_mw < min_mw:
+            yield (
+                (*key_path, "product"),
+                f"'{event.product}' is for loads from {min_mw:g} MW on, the facility "
                 f"is rated {rated_mw:.4g} MW",
             )
-    yield from skipped or _overlaps(flexibility, clock)
+    yield from skipped_times or _overlaps(flexibility, clock)
 
 
 def _overlaps(flexibility: Flexibility, clock: RunClock) -> Problems:
-    """Yield problems of events that contradict each other."""
+    """Yield problems of overlapping events with different targets."""
     in_run = [(k, event.in_run(clock)) for k, event in enumerate(flexibility.events)]
     for (_, first), (index, second) in combinations(in_run, 2):
         early, late = sorted((first, second), key=lambda event: event.ramp_ms)
@@ -196,16 +215,20 @@ def _overlaps(flexibility: Flexibility, clock: RunClock) -> Problems:
             )
 
 
-def _check_divides(scenario: Scenario, step_ms: int, at: KeyPath) -> Problems:
+def _check_divides(scenario: Scenario, step_ms: int, key_path: KeyPath) -> Problems:
+    """Yield a problem if a step does not divide the duration of the run."""
     if scenario.horizon_ms % step_ms:
         yield (
-            at,
+            key_path,
             f"{step_ms / 1000:g} s does not divide the duration of "
             f"{scenario.horizon_ms / 1000:g} s ({scenario.duration})",
         )
 
 
-def _billing_problems(scenario: Scenario, stage: StageSpec, at: KeyPath) -> Problems:
+def _billing_problems(
+    scenario: Scenario, stage: StageSpec, key_path: KeyPath
+) -> Problems:
+    """Yield a problem if the run has no complete billing interval."""
     billing = getattr(stage, "billing", None)
     if not isinstance(billing, Billing):
         return
@@ -217,19 +240,20 @@ def _billing_problems(scenario: Scenario, stage: StageSpec, at: KeyPath) -> Prob
     ]
     if billing.interval_min not in allowed:
         yield (
-            (*at, "billing", "interval_min"),
+            (*key_path, "billing", "interval_min"),
             "must be minutes whose demand the run holds whole, "
             f"{one_of(allowed)}, found {billing.interval_min}",
         )
 
 
-def _at_first(facility: Facility, pool: str) -> str:
+def _first_phase_text(facility: Facility, pool: str) -> str:
+    """Return the consequence of a job that is too large for a pool, for errors."""
     if facility.pools[pool].phases is None:
         return "; it could never start"
     return " in its first phase; it would hold up the queue until more stand"
 
 
-def _plays_profiles(scenario: Scenario, pool: str) -> bool:
+def _uses_profiles(scenario: Scenario, pool: str) -> bool:
     """Return True if jobs of a pool take their power from profiles."""
     return any(
         stream.replay is not None
@@ -241,168 +265,194 @@ def _plays_profiles(scenario: Scenario, pool: str) -> bool:
 
 def _allocation_problems(scenario: Scenario, name: str) -> Problems:
     """Yield problems of a pool with GPU allocation and unsupported features."""
-    pool, at = scenario.facility.pools[name], ("facility", "pools", name)
+    pool, key_path = scenario.facility.pools[name], ("facility", "pools", name)
     n_gpus = scenario.facility.node_type_of(name).n_gpus
     if not n_gpus:
-        yield (*at, "allocate"), "gpus needs nodes with GPUs; leave it out"
+        yield (*key_path, "allocate"), "gpus needs nodes with GPUs; leave it out"
     else:
-        most = 2**31 // (n_gpus * SLOTS_PER_GPU)
-        of = f"{{:,}} nodes of {n_gpus} GPUs with allocate: gpus"
-        yield from _check_max((*at, "n_nodes"), pool.n_nodes, most, of)
-    crossed = {
+        max_nodes = 2**31 // (n_gpus * SLOTS_PER_GPU)
+        stream_name = f"{{:,}} nodes of {n_gpus} GPUs with allocate: gpus"
+        yield from _check_max(
+            (*key_path, "n_nodes"), pool.n_nodes, max_nodes, stream_name
+        )
+    conflicts = {
         f"scheduler {pool.scheduler.kind}": pool.scheduler.kind != "fifo",
         "phases": pool.phases is not None,
         "the facility's flexibility": scenario.flexibility is not None,
     }
-    for group, of, stream in _streams(scenario):
+    for group, stream_name, stream in _streams(scenario):
         if stream.pool == name and isinstance(stream, JobStream):
-            bends = [stream.flexibility, *(c.flexibility for c in stream.classes)]
-            crossed |= {
-                f"streams.{of}.zeus": stream.zeus is not None,
-                f"streams.{of}.synchronous": stream.synchronous is not None,
-                f"streams.{of}'s flexibility": any(bends),
+            flexibilities = [
+                stream.flexibility,
+                *(c.flexibility for c in stream.classes),
+            ]
+            conflicts |= {
+                f"streams.{stream_name}.zeus": stream.zeus is not None,
+                f"streams.{stream_name}.synchronous": stream.synchronous is not None,
+                f"streams.{stream_name}'s flexibility": any(flexibilities),
             }
         elif stream.pool == name:
-            crossed[f"{group}.{of}"] = True
-    if result := [what for what, crosses in crossed.items() if crosses]:
+            conflicts[f"{group}.{stream_name}"] = True
+    if used_features := [feature for feature, is_used in conflicts.items() if is_used]:
         yield (
-            (*at, "allocate"),
-            f"gpus can't go with {', '.join(result)}; leave allocate out, which gives "
-            "jobs whole nodes",
+            (*key_path, "allocate"),
+            f"gpus can't go with {', '.join(used_features)}; leave allocate out, which "
+            "gives jobs whole nodes",
         )
 
 
-def _job_problems(scenario: Scenario, name: str, at: KeyPath) -> Problems:
+def _job_problems(scenario: Scenario, name: str, key_path: KeyPath) -> Problems:
+    """Yield problems of a job stream."""
     facility, stream = scenario.facility, scenario.streams[name]
     pool, node = facility.pools[stream.pool], facility.node_type_of(stream.pool)
     for index, job_class in enumerate(stream.job_classes()):
-        here = (*at, "classes", index) if stream.classes else (*at, "mix")
-        if job_class.n_nodes > pool.fewest_nodes:
+        class_path = (
+            (*key_path, "classes", index) if stream.classes else (*key_path, "mix")
+        )
+        if job_class.n_nodes > pool.first_nodes:
             yield (
-                here,
+                class_path,
                 f"class '{job_class.name}' needs {job_class.n_nodes} nodes, pool "
-                f"'{stream.pool}' has {pool.fewest_nodes}"
-                f"{_at_first(facility, stream.pool)}",
+                f"'{stream.pool}' has {pool.first_nodes}"
+                f"{_first_phase_text(facility, stream.pool)}",
             )
         elif job_class.n_gpus is not None and pool.allocate != "gpus":
             yield (
-                (*here, "n_gpus"),
+                (*class_path, "n_gpus"),
                 "needs a pool that allocates GPUs; set "
                 f"facility.pools.{stream.pool}.allocate: gpus",
             )
         else:
-            of = f"the {{}} GPUs of a node of pool '{stream.pool}'"
-            yield from _check_max((*here, "n_gpus"), job_class.n_gpus, node.n_gpus, of)
-    yield from _deadline_problems(scenario, stream, at)
-    yield from _recurring_problems(facility, stream, at)
-    yield from _synchronous_problems(facility, stream, at)
+            limit_text = f"the {{}} GPUs of a node of pool '{stream.pool}'"
+            yield from _check_max(
+                (*class_path, "n_gpus"), job_class.n_gpus, node.n_gpus, limit_text
+            )
+    yield from _deadline_problems(scenario, stream, key_path)
+    yield from _recurring_problems(facility, stream, key_path)
+    yield from _synchronous_problems(facility, stream, key_path)
     if stream.power_smoothing is not None:
         if scenario.step_ms > COARSEST_MS:
             yield (
-                (*at, "power_smoothing"),
+                (*key_path, "power_smoothing"),
                 f"acts within seconds, which intervals of {scenario.step_ms / 1000:g} "
                 f"s do not show; set step to {COARSEST_MS // 1000} s or less",
             )
-        yield from _needs_gpus(node, (*at, "power_smoothing"))
-    shares = [of for of, other in scenario.streams.items() if other.pool == stream.pool]
-    if stream.match == "simulated" and len(shares) > 1:
+        yield from _gpu_problems(node, (*key_path, "power_smoothing"))
+    streams_in_pool = [
+        limit_text
+        for limit_text, other in scenario.streams.items()
+        if other.pool == stream.pool
+    ]
+    if stream.match == "simulated" and len(streams_in_pool) > 1:
         yield (
-            (*at, "match"),
-            f"match: simulated needs a pool of its own, found streams {one_of(shares)} "
-            f"on pool '{stream.pool}'; use match: list",
+            (*key_path, "match"),
+            "match: simulated needs a pool of its own, found streams "
+            f"{one_of(streams_in_pool)} on pool '{stream.pool}'; use match: list",
         )
 
 
-def _needs_gpus(node: NodeType, at: KeyPath) -> Problems:
+def _gpu_problems(node: NodeType, key_path: KeyPath) -> Problems:
+    """Yield a problem if a node type has no GPU with a TDP."""
     if not node.n_gpus * node.gpu_tdp_w:
         yield (
-            at,
+            key_path,
             f"needs GPUs with a TDP, found {node.n_gpus} of {node.gpu_tdp_w:g} W",
         )
 
 
-def _deadline_problems(scenario: Scenario, stream: JobStream, at: KeyPath) -> Problems:
+def _deadline_problems(
+    scenario: Scenario, stream: JobStream, key_path: KeyPath
+) -> Problems:
     """Yield a problem for a deadline before the last submission.
 
     Jobs submitted after the deadline would be late at once.
     """
-    given = [((*at, "flexibility", "deadline"), stream.flexibility)]
-    given += [
-        ((*at, "classes", k, "flexibility"), c.flexibility)
+    flexibilities = [((*key_path, "flexibility", "deadline"), stream.flexibility)]
+    flexibilities += [
+        ((*key_path, "classes", k, "flexibility"), c.flexibility)
         for k, c in enumerate(stream.classes)
     ]
     end = scenario.clock.wall.at(scenario.horizon_ms).replace(tzinfo=None)
-    for place, flexibility in given:
+    for flexibility_path, flexibility in flexibilities:
         if flexibility and flexibility.deadline and flexibility.deadline < end:
             yield (
-                place,
+                flexibility_path,
                 f"the deadline {flexibility.deadline} lies before the submission of "
                 f"jobs, which come until {end}; give slack instead, or a later one",
             )
 
 
-def _recurring_problems(facility: Facility, stream: JobStream, at: KeyPath) -> Problems:
+def _recurring_problems(
+    facility: Facility, stream: JobStream, key_path: KeyPath
+) -> Problems:
     if (zeus := stream.zeus) is None:
         return
-    node, here = facility.node_type_of(stream.pool), (*at, "zeus")
-    n_nodes = facility.pools[stream.pool].fewest_nodes
-    of = f"the {{}} nodes of pool '{stream.pool}'"
-    yield from _check_max((*here, "n_nodes"), zeus.n_nodes, n_nodes, of)
+    node, zeus_path = facility.node_type_of(stream.pool), (*key_path, "zeus")
+    n_nodes = facility.pools[stream.pool].first_nodes
+    limit_text = f"the {{}} nodes of pool '{stream.pool}'"
+    yield from _check_max((*zeus_path, "n_nodes"), zeus.n_nodes, n_nodes, limit_text)
     gpus, idle_w = zeus.gpus_per_node, node.idle_power_w
     gpus_idle_w = (gpus or node.n_gpus) * (zeus.gpu_idle_power_w or 0.0)
     if gpus_idle_w > idle_w:
         yield (
-            (*here, "gpu_idle_power_w"),
+            (*zeus_path, "gpu_idle_power_w"),
             f"{gpus or node.n_gpus} GPUs at {zeus.gpu_idle_power_w:g} W idle are "
             f"{gpus_idle_w:g} W, more than the node's idle_power_w of {idle_w:g} W",
         )
-    of = f"the {{}} GPUs of a node of pool '{stream.pool}'"
-    yield from _check_max((*here, "gpus_per_node"), gpus or 1, node.n_gpus, of)
+    limit_text = f"the {{}} GPUs of a node of pool '{stream.pool}'"
+    yield from _check_max(
+        (*zeus_path, "gpus_per_node"), gpus or 1, node.n_gpus, limit_text
+    )
 
 
 def _synchronous_problems(
     facility: Facility, stream: JobStream, key_path: KeyPath
 ) -> Problems:
+    """Yield problems of the synchronous jobs of a stream."""
     if stream.synchronous is None:
         return
     node, n_nodes = (
         facility.node_type_of(stream.pool),
-        facility.pools[stream.pool].fewest_nodes,
+        facility.pools[stream.pool].first_nodes,
     )
-    if lacks := [*_needs_gpus(node, (*key_path, "synchronous"))]:
-        yield from lacks
+    if gpu_problems := [*_gpu_problems(node, (*key_path, "synchronous"))]:
+        yield from gpu_problems
         return
     for index, job in enumerate(stream.synchronous.jobs):
-        at = (*key_path, "synchronous", "jobs", index)
-        asked, spares = job.nodes(node.n_gpus), job.spares(job.nodes(node.n_gpus))
+        job_path = (*key_path, "synchronous", "jobs", index)
+        n_job_nodes, spares = job.nodes(node.n_gpus), job.spares(job.nodes(node.n_gpus))
         if problem := job.problem(node.n_gpus):
-            yield (*at, problem[0]), problem[1]
-        elif asked + spares > n_nodes:
+            yield (*job_path, problem[0]), problem[1]
+        elif n_job_nodes + spares > n_nodes:
             yield (
-                at,
-                f"takes {asked:,} nodes and {spares:,} spare ones, pool "
-                f"'{stream.pool}' has {n_nodes:,}{_at_first(facility, stream.pool)}",
+                job_path,
+                f"takes {n_job_nodes:,} nodes and {spares:,} spare ones, pool "
+                f"'{stream.pool}' has "
+                f"{n_nodes:,}{_first_phase_text(facility, stream.pool)}",
             )
 
 
-def _request_problems(scenario: Scenario, name: str, at: KeyPath) -> Problems:
+def _request_problems(scenario: Scenario, name: str, key_path: KeyPath) -> Problems:
+    """Yield problems of a request stream."""
     requests = scenario.request_streams[name]
     pool = scenario.facility.pools[requests.pool]
-    yield from _sharing_problems(scenario, requests, at, GROUPS[:2])
-    reserved = sum(of.reserved_nodes or 0 for of in requests.services.values())
-    if reserved > pool.fewest_nodes:
+    yield from _sharing_problems(scenario, requests, key_path, GROUPS[:2])
+    reserved = sum(
+        service_name.reserved_nodes or 0 for service_name in requests.services.values()
+    )
+    if reserved > pool.first_nodes:
         yield (
-            (*at, "services"),
+            (*key_path, "services"),
             f"the services reserve {reserved} nodes, pool '{requests.pool}' has "
-            f"{pool.fewest_nodes}{' in its first phase' if pool.phases else ''}; "
+            f"{pool.first_nodes}{' in its first phase' if pool.phases else ''}; "
             "lower reserved_nodes or leave it out (Eq. 7)",
         )
     node = scenario.facility.node_type_of(requests.pool)
-    for of, service in requests.services.items():
-        here = (*at, "services", of)
+    for service_name, service in requests.services.items():
+        service_path = (*key_path, "services", service_name)
         if service.standby == "warm" and node.warm_power_w is None:
             yield (
-                (*here, "standby"),
+                (*service_path, "standby"),
                 f"warm needs warm_power_w of node type '{pool.node_type}'; give it "
                 "there",
             )
@@ -411,49 +461,53 @@ def _request_problems(scenario: Scenario, name: str, at: KeyPath) -> Problems:
             continue
         if service.probability != 0 and nodes < per_instance:
             yield (
-                (*here, "reserved_nodes"),
+                (*service_path, "reserved_nodes"),
                 f"{nodes} nodes hold no instance of {per_instance} node(s), but the "
                 "service gets requests; reserve more nodes",
             )
         else:
-            instances, least = nodes // per_instance, service.min_instances
-            of_nodes = f"the {{}} instances of {nodes} reserved nodes"
-            yield from _check_max((*here, "min_instances"), least, instances, of_nodes)
+            instances, min_instances = nodes // per_instance, service.min_instances
+            limit_text = f"the {{}} instances of {nodes} reserved nodes"
+            yield from _check_max(
+                (*service_path, "min_instances"), min_instances, instances, limit_text
+            )
 
 
-def _replica_problems(scenario: Scenario, name: str, at: KeyPath) -> Problems:
+def _replica_problems(scenario: Scenario, name: str, key_path: KeyPath) -> Problems:
+    """Yield problems of a stream of replicas."""
     replicas, facility = scenario.replica_streams[name], scenario.facility
-    if shared := [*_sharing_problems(scenario, replicas, at, GROUPS)]:
-        yield from shared
+    if sharing := [*_sharing_problems(scenario, replicas, key_path, GROUPS)]:
+        yield from sharing
     elif facility.pools[replicas.pool].phases is not None:
-        yield (*at, "pool"), "replicas need a pool without phases"
+        yield (*key_path, "pool"), "replicas need a pool without phases"
     elif not facility.node_type_of(replicas.pool).n_gpus:
-        yield (*at, "pool"), f"needs nodes with GPUs, '{replicas.pool}' has none"
-    yield from _check_divides(scenario, replicas.step_ms, (*at, "step_s"))
+        yield (*key_path, "pool"), f"needs nodes with GPUs, '{replicas.pool}' has none"
+    yield from _check_divides(scenario, replicas.step_ms, (*key_path, "step_s"))
 
 
 def _sharing_problems(
-    scenario: Scenario, spec: Any, at: KeyPath, groups: tuple[str, ...]
+    scenario: Scenario, spec: Any, key_path: KeyPath, groups: tuple[str, ...]
 ) -> Problems:
-    """Yield problems of streams that share the pool of a stream."""
+    """Yield a problem if other streams use the pool of a stream."""
     others = [
         f"{group}.{name}"
         for group, name, other in _streams(scenario)
-        if group in groups and other.pool == spec.pool and (group, name) != at
+        if group in groups and other.pool == spec.pool and (group, name) != key_path
     ]
     if others:
         yield (
-            (*at, "pool"),
+            (*key_path, "pool"),
             f"needs a pool of its own, but pool '{spec.pool}' is also used by "
             f"{one_of(others)}; split it into two pools",
         )
 
 
-def _unknown_name(what: str, word: str, allowed: dict[str, Any]) -> str:
-    near = did_you_mean(word, allowed)
-    return f"must be a {what} ({one_of(allowed)}), found {shown(word)}{near}"
+def _unknown_name(kind: str, name: str, allowed: dict[str, Any]) -> str:
+    """Return the message for an unknown name."""
+    near = did_you_mean(name, allowed)
+    return f"must be a {kind} ({one_of(allowed)}), found {shown(name)}{near}"
 
 
-_OF_GROUP: dict[str, Callable[[Scenario, str, KeyPath], Problems]] = dict(
+_PROBLEMS_BY_GROUP: dict[str, Callable[[Scenario, str, KeyPath], Problems]] = dict(
     zip(GROUPS, (_job_problems, _request_problems, _replica_problems), strict=True)
 )

@@ -16,10 +16,11 @@ from diploee.base.rng import uniform_from_each
 from diploee.base.tables import Float64Array
 
 MAX_DURATION_S = 10 * 366 * 86_400
-"""No run is longer; larger numbers would overflow milliseconds."""
+"""Maximum duration [s]; no run is longer, and larger numbers would overflow
+milliseconds."""
 
 TINY_SIGMA = 1e-12
-"""Stands for no spread: the distribution is a step."""
+"""Smallest sigma in the equations; a part of sigma 0 is a step."""
 
 SecondsAboveZero = Annotated[float, Field(gt=0, le=MAX_DURATION_S)]
 
@@ -35,6 +36,10 @@ class LognormalPart(Model):
 
 
 def _check_quantiles(quantiles: dict[float, float]) -> dict[float, float]:
+    """Return quantiles with increasing levels and non-decreasing durations.
+
+    Other quantiles raise a `ValueError`.
+    """
     levels, seconds = list(quantiles), list(quantiles.values())
     if len(levels) < 2 or levels[0] != 0 or levels[-1] != 1:
         raise ValueError(
@@ -75,7 +80,8 @@ class DurationModel(Model):
     )
 
     @model_validator(mode="after")
-    def _parts_fit(self) -> DurationModel:
+    def _check_parts(self) -> DurationModel:
+        """Check that there is one kind of distribution, with consistent values."""
         self._need_one("quantiles_s", "lognormal")
         if self.lognormal is not None:
             check_probabilities((part.weight for part in self.lognormal), "lognormals")
@@ -111,13 +117,15 @@ class DurationModel(Model):
         levels = uniform_from_each(rngs, counts)
         if self.quantiles_s is not None:
             return self._clip(self._from_level(levels))
-        parts = self._parts()
-        edges = np.cumsum(parts[0])
-        part = np.searchsorted(edges[:-1] / edges[-1], levels, side="right")
+        components = self._components()
+        edges = np.cumsum(components[0])
+        component = np.searchsorted(edges[:-1] / edges[-1], levels, side="right")
         normal = np.concatenate(
             [g.standard_normal(n) for g, n in zip(rngs, counts, strict=True)]
         )
-        return self._clip(np.exp(parts[1][part] + parts[2][part] * normal))
+        return self._clip(
+            np.exp(components[1][component] + components[2][component] * normal)
+        )
 
     def cdf(self, duration_s: npt.ArrayLike) -> Float64Array:
         """Return the cumulative probability of durations.
@@ -132,22 +140,22 @@ class DurationModel(Model):
         numpy.ndarray, float64
             Probabilities, in the shape of `duration_s`.
         """
-        at = np.asarray(duration_s, dtype=np.float64) / (self.scale or 1.0)
-        logs = np.log(np.maximum(at, np.finfo(float).tiny))
+        unscaled_s = np.asarray(duration_s, dtype=np.float64) / (self.scale or 1.0)
+        log_duration = np.log(np.maximum(unscaled_s, np.finfo(float).tiny))
         if self.quantiles_s is not None:
             levels, log_s = self._log_quantiles()
-            below = np.interp(logs, log_s, levels, left=0.0)
+            probability = np.interp(log_duration, log_s, levels, left=0.0)
         else:
             from scipy.special import ndtr
 
-            weight, mu, sigma = self._parts()
-            z = (logs[..., None] - mu) / np.maximum(sigma, TINY_SIGMA)
-            below = ndtr(np.where((z == 0) & (sigma == 0), np.inf, z)) @ weight
+            weight, mu, sigma = self._components()
+            z = (log_duration[..., None] - mu) / np.maximum(sigma, TINY_SIGMA)
+            probability = ndtr(np.where((z == 0) & (sigma == 0), np.inf, z)) @ weight
         if self.min_s is not None:
-            below = np.where(at < self.min_s, 0.0, below)
+            probability = np.where(unscaled_s < self.min_s, 0.0, probability)
         if self.max_s is not None:
-            below = np.where(at >= self.max_s, 1.0, below)
-        return np.asarray(below, dtype=np.float64)
+            probability = np.where(unscaled_s >= self.max_s, 1.0, probability)
+        return np.asarray(probability, dtype=np.float64)
 
     def quantile(self, level: npt.ArrayLike) -> Float64Array:
         """Return the quantiles of the duration [s].
@@ -167,53 +175,58 @@ class DurationModel(Model):
             return self._clip(self._from_level(levels))
         from scipy.special import ndtr, ndtri
 
-        weight, mu, sigma = self._parts()
-        # A mixture's quantile lies between those of its parts; bisection narrows it
-        # down.
-        of_parts = mu + sigma * ndtri(levels)[..., None]
-        low, high = of_parts.min(axis=-1), of_parts.max(axis=-1)
+        weight, mu, sigma = self._components()
+        # The quantile of a mixture is between those of its components: bisection
+        component_quantiles = mu + sigma * ndtri(levels)[..., None]
+        low, high = component_quantiles.min(axis=-1), component_quantiles.max(axis=-1)
         spread = np.maximum(sigma, TINY_SIGMA)
         for _ in range(60):
             middle = (low + high) / 2
-            reached = ndtr((middle[..., None] - mu) / spread) @ weight >= levels
-            low, high = np.where(reached, low, middle), np.where(reached, middle, high)
+            is_reached = ndtr((middle[..., None] - mu) / spread) @ weight >= levels
+            low, high = (
+                np.where(is_reached, low, middle),
+                np.where(is_reached, middle, high),
+            )
         return self._clip(np.exp(high))
 
-    def mean_s(self, longest_s: float = math.inf) -> float:
-        """Return the mean of durations clipped at `longest_s` [s].
+    def mean_s(self, limit_s: float = math.inf) -> float:
+        """Return the mean of durations clipped at `limit_s` [s].
 
         Raises
         ------
         ValueError
-            If `longest_s` is not positive.
+            If `limit_s` is not positive.
         """
-        if longest_s <= 0:
-            raise ValueError(f"longest_s must be positive, found {longest_s}")
+        if limit_s <= 0:
+            raise ValueError(f"limit_s must be positive, found {limit_s}")
         scale = self.scale or 1.0
-        longest_s /= scale
-        low = min(self.min_s or 0.0, longest_s)
-        high = min(self.max_s or math.inf, longest_s)
+        limit_s /= scale
+        low = min(self.min_s or 0.0, limit_s)
+        high = min(self.max_s or math.inf, limit_s)
         if self.quantiles_s is not None:
             return scale * _mean_of_quantiles(*self._log_quantiles(), low, high)
-        return scale * _mean_of_lognormals(*self._parts(), low, high)
+        return scale * _mean_of_lognormals(*self._components(), low, high)
 
-    def _parts(self) -> tuple[Float64Array, Float64Array, Float64Array]:
-        """Return weights, log medians and sigmas of the lognormals."""
+    def _components(self) -> tuple[Float64Array, Float64Array, Float64Array]:
+        """Return weights, logarithms of medians, and sigmas of the lognormals."""
         rows = [(p.weight, math.log(p.median_s), p.sigma) for p in self.lognormal or ()]
         weight, mu, sigma = np.array(rows, dtype=np.float64).T
         return weight / weight.sum(), mu, sigma
 
     def _log_quantiles(self) -> tuple[Float64Array, Float64Array]:
+        """Return the levels and the logarithms of their durations."""
         quantiles = cast("dict[float, float]", self.quantiles_s)
         return np.array(list(quantiles)), np.log(list(quantiles.values()))
 
     def _from_level(self, level: Float64Array) -> Float64Array:
+        """Return the durations at levels, log-linear between the given ones [s]."""
         levels, log_s = self._log_quantiles()
         return np.exp(np.interp(level, levels, log_s))
 
-    def _clip(self, drawn_s: Float64Array) -> Float64Array:
+    def _clip(self, duration_s: Float64Array) -> Float64Array:
+        """Return durations within the limits, times the scale [s]."""
         shortest, longest = self.min_s or 0.0, self.max_s or math.inf
-        scaled = np.clip(drawn_s, shortest, longest) * (self.scale or 1.0)
+        scaled = np.clip(duration_s, shortest, longest) * (self.scale or 1.0)
         return np.minimum(scaled, MAX_DURATION_S)
 
 
@@ -222,7 +235,7 @@ def _mean_of_quantiles(
 ) -> float:
     """Return the mean of exp(interpolated log_s), clipped to low and high.
 
-    Exact within each segment.
+    The result is exact, segment by segment.
     """
     log_low = math.log(low) if low > 0 else -math.inf
     log_high = math.log(high)
@@ -235,10 +248,12 @@ def _mean_of_quantiles(
     a, b = ends[:-1], ends[1:]
     rise = b - a
     # Mean of exp over a segment is (e^b - e^a) / (b - a), and e^a where it is level.
-    inside = np.exp(a) * np.where(
+    segment_mean = np.exp(a) * np.where(
         rise > 0, np.expm1(rise) / np.where(rise > 0, rise, 1.0), 1.0
     )
-    value = np.where(middle <= log_low, low, np.where(middle >= log_high, high, inside))
+    value = np.where(
+        middle <= log_low, low, np.where(middle >= log_high, high, segment_mean)
+    )
     return float(np.sum(np.diff(grid) * value))
 
 
@@ -255,6 +270,6 @@ def _mean_of_lognormals(
         if math.isfinite(high)
         else np.full_like(mu, np.inf)
     )
-    inside = np.exp(mu + sigma**2 / 2) * (ndtr(z_high - sigma) - ndtr(z_low - sigma))
-    above = high * ndtr(-z_high) if math.isfinite(high) else 0.0
-    return float(weight @ (low * ndtr(z_low) + inside + above))
+    between = np.exp(mu + sigma**2 / 2) * (ndtr(z_high - sigma) - ndtr(z_low - sigma))
+    above_high = high * ndtr(-z_high) if math.isfinite(high) else 0.0
+    return float(weight @ (low * ndtr(z_low) + between + above_high))

@@ -1,6 +1,6 @@
 """Load flexibility: external signals, demand-response events, flexible job classes.
 
-See docs/FLEXIBILITY.md.
+See also: docs/FLEXIBILITY.md and docs/models/flexibility.md
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SIGNAL_UNITS: dict[SignalName, dict[str, float]] = {
     },
     "cap": {"mw": 1.0, "kw": 1e-3},
 }
-"""Units of each signal, the first its own, and what turns a value in one into that."""
+"""Units of each signal, the standard unit first, with factors to convert into it."""
 
 Unit = Literal[
     "per_mwh",
@@ -60,7 +60,7 @@ Unit = Literal[
 ]
 
 TOLERATED_LOSS = (0.0, 0.10, 0.25, 0.50)
-"""Mean loss of throughput over a job that each tier tolerates, arXiv:2507.00909 [S2]."""  # noqa: E501
+"""Mean loss of throughput over a job that each tier tolerates (arXiv:2507.00909)."""
 
 
 # YAML reads a bare off as false.
@@ -71,45 +71,45 @@ _OFF = BeforeValidator(lambda value: "off" if value is False else value)
 class _Product:
     """Default settings of a demand-response product; None if there is no default."""
 
-    # Spans, where an event gives none
+    # Default notice and ramps
     notice: str
     ramp_down: str
     ramp_up: str = "15 min"
-    # Share of the power before the event that may be drawn
+    # Allowed power, as a fraction of the power before the event
     fraction: float | None = None
-    hours: float | None = None  # length of an event
-    most_hours: float | None = None  # longest event that the product has
-    least_mw: float = 0.0  # smallest rated power of a load that it is for [MW]
+    hours: float | None = None  # length of an event [h]
+    max_hours: float | None = None  # maximum length of an event [h]
+    min_mw: float = 0.0  # minimum rated power of a load [MW]
 
 
 PRODUCTS: dict[str, _Product] = {
-    # The demonstration in Phoenix: 25 % for three hours, ramps of 15 min [S2]; the
-    # notice is [J].
+    # Demonstration in Phoenix (arXiv:2507.00909): 25 % for three hours, ramps of
+    # 15 min; the notice is assumed.
     "emerald": _Product("15 min", "15 min", fraction=0.75, hours=3),
-    # 30 % less within 30 s of the call, for at most ten hours [S]; the way back is [J].
-    "london": _Product("0 s", "30 s", fraction=0.70, most_hours=10),
-    # Texas, Senate Bill 6: loads from 75 MW on [S], demand response bought with a day's
-    # notice [S2]; the ramps are [J].
-    "sb6_firm": _Product("24 h", "15 min", least_mw=75),
-    # A controllable load follows base points, one each 5 min [S]; that they are ramps
-    # is [J].
+    # 30 % less within 30 s of the call, for at most ten hours; the ramp up is assumed.
+    "london": _Product("0 s", "30 s", fraction=0.70, max_hours=10),
+    # Texas, Senate Bill 6: loads of 75 MW or more, demand response with a day's notice;
+    # the ramps are assumed.
+    "sb6_firm": _Product("24 h", "15 min", min_mw=75),
+    # A controllable load follows base points, one every 5 min; ramps between them are
+    # assumed.
     "ercot_clr": _Product("5 min", "5 min", ramp_up="5 min"),
-    # Curtailment of some two hours an event [S]; notice and ramps are [J].
+    # Curtailment of about two hours per event; notice and ramps are assumed.
     "duke": _Product("24 h", "15 min", hours=2),
 }
-"""Demand-response products by name; marks as in docs/nomenclature.md."""
+"""Demand-response products by name, with sources in docs/models/flexibility.md."""
 
 
 def event_product(name: str | None) -> _Product:
     """Return the demand-response product of a name.
 
-    Without a name the only default is a ramp of 15 min.
+    Without a name, the product has only a default ramp down and up of 15 min.
     """
     return _Product("0 s", "15 min") if name is None else PRODUCTS[name]
 
 
 class EventTarget(Model):
-    """Depth of an event: one of three alternative settings."""
+    """Target of an event: one of three alternative settings."""
 
     fraction: Share | None = unset(
         "Share of the mean power before the event that may be drawn."
@@ -126,23 +126,23 @@ class EventTarget(Model):
         self._need_one("fraction", "mw", "delta_mw")
         return self
 
-    def level_w(self, before_w: float) -> float:
+    def level_w(self, baseline_w: float) -> float:
         """Return the power limit [W] for a mean power before the event [W]."""
         if self.fraction is not None:
-            # Of nothing where power is exported
-            return self.fraction * max(before_w, 0.0)
+            # 0 if power is exported
+            return self.fraction * max(baseline_w, 0.0)
         if self.mw is not None:
             return self.mw * W_PER_MW
-        return max(before_w - (self.delta_mw or 0.0) * W_PER_MW, 0.0)
+        return max(baseline_w - (self.delta_mw or 0.0) * W_PER_MW, 0.0)
 
 
 @dataclass(frozen=True)
 class RunEvent:
-    """Demand-response event in the time of a run."""
+    """Demand-response event on the time axis of a run."""
 
     id: str  # name of the event
     issued_ms: int  # time of its announcement [ms]
-    # First and last time at which the target applies [ms]
+    # Start and end of the event [ms]
     start_ms: int
     end_ms: int
     target: EventTarget  # power limit during the event
@@ -156,14 +156,14 @@ class RunEvent:
 
     @property
     def ramp_ms(self) -> int:
-        """Start of the ramp, not before the issue; the ramp ends at the start [ms]."""
+        """Start of the ramp down, not before the event is issued [ms]."""
         return max(self.issued_ms, self.start_ms - self.ramp_down_ms)
 
     @property
     def before_ms(self) -> int:
-        """End of the interval whose power is the baseline [ms].
+        """End of the interval whose mean power is the baseline [ms].
 
-        Start of the event's ramp, or of the ramp of an event that it follows.
+        It is the start of the event's ramp, or of the ramp of an event that it follows.
         """
         return self.ramp_ms if self.follows_ms is None else self.follows_ms
 
@@ -174,28 +174,31 @@ class RunEvent:
 
     @property
     def over_ms(self) -> int:
-        """End of any limit of the event [ms]."""
+        """End of the ramp up, after which there is no limit [ms]."""
         return self.end_ms + self.ramp_up_ms
 
-    def allowed_w(self, time_ms: int, before_w: float, back_w: float = 0.0) -> float:
+    def allowed_w(
+        self, time_ms: int, baseline_w: float, uncontrolled_w: float = 0.0
+    ) -> float:
         """Return the power limit at a time [W].
 
-        There is no limit outside of the event. `before_w` is the mean over
-        `baseline_ms` before the ramp. The ramp back ends at `back_w` if that is higher.
+        There is no limit outside of the event. `baseline_w` is the mean over
+        `baseline_ms` before the ramp. The ramp up ends at `uncontrolled_w` if that is
+        higher.
         """
         if not self.ramp_ms <= time_ms < self.over_ms:
             return float("inf")
-        level_w = self.target.level_w(before_w)
-        above = level_w >= before_w
+        level_w = self.target.level_w(baseline_w)
+        is_above = level_w >= baseline_w
         if time_ms < self.held_ms:
-            part = (time_ms - self.ramp_ms) / self.ramp_down_ms
+            fraction = (time_ms - self.ramp_ms) / self.ramp_down_ms
         elif time_ms < self.end_ms:
-            part = 1.0
+            fraction = 1.0
         else:
-            part = (self.over_ms - time_ms) / self.ramp_up_ms
-            before_w = max(before_w, back_w)
-        # A level above what was drawn is a limit from the first moment on.
-        return level_w if above else before_w + part * (level_w - before_w)
+            fraction = (self.over_ms - time_ms) / self.ramp_up_ms
+            baseline_w = max(baseline_w, uncontrolled_w)
+        # A target above the baseline applies at once, without a ramp.
+        return level_w if is_above else baseline_w + fraction * (level_w - baseline_w)
 
 
 class DemandResponseEvent(Model):
@@ -264,17 +267,17 @@ class DemandResponseEvent(Model):
                 f"issued must be at or before start {self.start}, found {self.issued}"
             )
         hours = (end - self.start) / timedelta(hours=1)
-        if product.most_hours is not None and hours > product.most_hours:
+        if product.max_hours is not None and hours > product.max_hours:
             raise ValueError(
                 f"an event of product '{self.product}' lasts at most "
-                f"{product.most_hours:g} h, found {hours:g} h"
+                f"{product.max_hours:g} h, found {hours:g} h"
             )
         if span_ms(self.baseline) == 0:
             raise ValueError("baseline must be longer than 0 s")
         return self
 
     def in_run(self, clock: RunClock) -> RunEvent:
-        """Return the event in run time, with the defaults of its product."""
+        """Return the event on the run's time axis, with its product's defaults."""
         product = event_product(self.product)
         start_ms = clock.wall.time_ms(self.start)
         issued_ms = start_ms - span_ms(product.notice)
@@ -295,7 +298,7 @@ class DemandResponseEvent(Model):
 
 
 class SignalFile(Model):
-    """File of a signal: a step function, each value valid from its time on."""
+    """File of a signal: a step function, each value valid until the next."""
 
     file: str = Field(
         min_length=1, description="The file, relative to the scenario file."
@@ -384,10 +387,7 @@ class FollowSignal(Model):
 
 
 class Flexibility(Model):
-    """Response of the facility to the grid.
-
-    Events, signals, and the control of the load.
-    """
+    """Response of the facility to the grid: events, signals, and load control."""
 
     signals: Signals = default(Signals(), "Signals from outside.")
     events: tuple[DemandResponseEvent, ...] = default((), "Demand-response events.")
@@ -402,7 +402,7 @@ class Flexibility(Model):
     )
 
     @property
-    def has_something_to_answer(self) -> bool:
+    def has_requests(self) -> bool:
         """True if there are events, a followed signal or a cap."""
         return (
             bool(self.events) or self.follow is not None or self.signals.cap is not None
@@ -411,39 +411,41 @@ class Flexibility(Model):
     @property
     def is_off(self) -> bool:
         """True if events are evaluated without control of the load."""
-        return self.controller == "off" and self.has_something_to_answer
+        return self.controller == "off" and self.has_requests
 
     def events_in(self, clock: RunClock) -> tuple[RunEvent, ...]:
         """Return the events in the time of a run, sorted by ramp start.
 
-        ASSUMPTION: the fraction of an event refers to the power before the event. If it
-        begins during or too soon after another event, it refers to the power before
-        that event.
+        Assumed: the fraction of an event refers to the power before the event. If the
+        event begins during or soon after another event, it refers to the power before
+        that other event.
         """
         in_run = (event.in_run(clock) for event in self.events)
-        result: list[RunEvent] = []
+        events: list[RunEvent] = []
         for event in sorted(in_run, key=lambda event: (event.ramp_ms, event.id)):
-            after = (
-                replace(event, follows_ms=of.before_ms, baseline_ms=of.baseline_ms)
-                for of in result
-                if of.ramp_ms < event.ramp_ms < of.over_ms + event.baseline_ms
+            following = (
+                replace(
+                    event, follows_ms=earlier.before_ms, baseline_ms=earlier.baseline_ms
+                )
+                for earlier in events
+                if earlier.ramp_ms < event.ramp_ms < earlier.over_ms + event.baseline_ms
                 and event.target.mw is None
             )
-            result.append(next(after, event))
-        return tuple(result)
+            events.append(next(following, event))
+        return tuple(events)
 
     def spans_ms(self, clock: RunClock) -> list[tuple[int, int]]:
         """Return ramp start and end of each event [ms], sorted, without overlap."""
-        spans: list[tuple[int, int]] = []
+        periods: list[tuple[int, int]] = []
         for event in self.events_in(clock):
-            begin_ms = max(event.ramp_ms, spans[-1][1]) if spans else event.ramp_ms
+            begin_ms = max(event.ramp_ms, periods[-1][1]) if periods else event.ramp_ms
             if begin_ms < event.end_ms:
-                spans.append((begin_ms, event.end_ms))
-        return spans
+                periods.append((begin_ms, event.end_ms))
+        return periods
 
 
 class JobFlexibilitySpec(Model):
-    """Flexibility that jobs of a class tolerate."""
+    """Flexibility that the jobs of a class tolerate."""
 
     tier: Annotated[int, Field(ge=0, le=3)] = default(
         0,

@@ -28,14 +28,15 @@ from diploee.scenario.synchronous import SynchronousTraining
 from diploee.scenario.times import Calendar
 
 MAX_DISPERSION = 1_000
-"""At this variance of the hours' rates, 6 hours in 1,000 hold nearly all jobs."""
+"""Maximum relative variance of the hourly rates; at this value 6 of 1,000 hours have
+nearly all jobs."""
 
 MAX_VARIANTS = 16
 MAX_JOBS_PER_DAY = 1_000_000_000 // 366
 
 MAX_FLOOR = 0.9
 COARSEST_MS = 10_000
-"""Smoothing acts within seconds; intervals longer than this show nothing of it."""
+"""Maximum interval with power smoothing [ms], which acts within seconds."""
 
 Utilization = PositiveShare
 
@@ -235,7 +236,7 @@ class JobClass(Model):
         return self
 
     def slots(self, per_node: int) -> int:
-        """Return the slots of a job on nodes with `per_node` slots."""
+        """Return the number of slots of a job on nodes with `per_node` slots."""
         if self.n_gpus is None:
             return self.n_nodes * per_node
         return round(self.n_gpus * SLOTS_PER_GPU)
@@ -249,7 +250,7 @@ class JobClass(Model):
 
     @property
     def profile_n_nodes(self) -> int:
-        """Node count of the profiles that jobs of the class play."""
+        """Number of nodes of the profiles that jobs of the class replay."""
         return self.scale_from_n_nodes or self.n_nodes
 
     @property
@@ -267,7 +268,7 @@ def _is_whole(number: float) -> bool:
 class JobMix(Model):
     """Job classes as the product of two independent distributions.
 
-    Workload and node count.
+    The distributions are those of the workload and of the number of nodes.
     """
 
     workload: Annotated[dict[Name, Share], _sum_to_one("workloads")] = Field(

@@ -1,7 +1,7 @@
 """Markdown reference of all keys of a file, from the models that validate the file.
 
-It is generated from the JSON Schema of a pydantic model, so that it states what the
-models enforce. Rules between keys are in the keys' descriptions.
+The reference is generated from the JSON Schema of a pydantic model, so that it states
+what the models enforce. Rules between keys are in the keys' descriptions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _UPPER = {"maximum": "up to", "exclusiveMaximum": "below"}
 def markdown_reference(model: type[Model], title: str, command: str) -> str:
     """Return the Markdown reference of all keys of a model and its submodels."""
     schema = _with_submodels(model.model_json_schema())
-    # Has defaults as users write them.
+    # With defaults in the form that users write
     as_written = _with_submodels(model.model_json_schema(mode="serialization"))
     lines = [
         f"# {title}",
@@ -48,27 +48,35 @@ def markdown_reference(model: type[Model], title: str, command: str) -> str:
             "keys are refused."
         ),
     ]
-    for name, places in _sections(schema).items():
-        part = _resolve_ref(schema, name)
-        written = as_written["$defs"].get(name, as_written if not any(places) else part)
-        at = ", ".join(f"`{place}`" for place in places if place)
-        lines += ["", f"## {name}", "", f"At {at}." if at else "The file itself.", ""]
-        description = part["description"].partition("\n\nSee Also\n")[0]
+    for name, key_paths in _sections(schema).items():
+        model_schema = _resolve_ref(schema, name)
+        serialized = as_written["$defs"].get(
+            name, as_written if not any(key_paths) else model_schema
+        )
+        paths_text = ", ".join(f"`{key_path}`" for key_path in key_paths if key_path)
+        lines += [
+            "",
+            f"## {name}",
+            "",
+            f"At {paths_text}." if paths_text else "The file itself.",
+            "",
+        ]
+        description = model_schema["description"].partition("\n\nSee Also\n")[0]
         lines += [description.replace("::\n", ":\n"), ""]
         lines += [
             "| key | type | default | allowed | description |",
             "|---|---|---|---|---|",
         ]
-        for key, of_key in part["properties"].items():
-            # Kinds are written anyhow
-            shown = written.get("properties", part["properties"])[key]
-            default = _default(shown, key in part.get("required", ()))
+        for key, key_schema in model_schema["properties"].items():
+            # Keys such as `kind` may be absent there
+            value_schema = serialized.get("properties", model_schema["properties"])[key]
+            default = _default(value_schema, key in model_schema.get("required", ()))
             cells = (
                 f"`{key}`",
-                key_type(of_key),
+                key_type(key_schema),
                 default,
-                allowed_words(of_key),
-                of_key["description"],
+                allowed_values(key_schema),
+                key_schema["description"],
             )
             lines.append(
                 f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
@@ -78,72 +86,79 @@ def markdown_reference(model: type[Model], title: str, command: str) -> str:
 
 def _with_submodels(schema: Schema) -> Schema:
     """Move models nested in a schema, such as union members, to its definitions."""
-    parts: dict[str, Schema] = {}
+    submodels: dict[str, Schema] = {}
 
-    def moved(value: Any, at_home: bool = False) -> Any:
+    def move(value: Any, is_definition: bool = False) -> Any:
+        """Return a value with nested models replaced by references."""
         if isinstance(value, list):
-            return [moved(item) for item in value]
+            return [move(item) for item in value]
         if not isinstance(value, dict):
             return value
         result = {
-            key: {name: moved(part, True) for name, part in item.items()}
+            key: {name: move(submodel, True) for name, submodel in item.items()}
             if key == "$defs"
-            else moved(item)
+            else move(item)
             for key, item in value.items()
         }
-        if at_home or "properties" not in result or "title" not in result:
+        if is_definition or "properties" not in result or "title" not in result:
             return result
         title = str(result["title"])
-        parts[title] = result
+        submodels[title] = result
         return {"$ref": f"#/$defs/{title}"}
 
-    whole: Schema = moved(schema, True)
-    return {**whole, "$defs": {**parts, **whole.get("$defs", {})}}
+    moved_schema: Schema = move(schema, True)
+    return {**moved_schema, "$defs": {**submodels, **moved_schema.get("$defs", {})}}
 
 
 def _resolve_ref(schema: Schema, name: str) -> Schema:
-    part: Schema = schema["$defs"].get(name, schema)
-    return part
+    """Return the schema of a model by its name."""
+    model_schema: Schema = schema["$defs"].get(name, schema)
+    return model_schema
 
 
 def _sections(schema: Schema) -> dict[str, list[str]]:
     """Return the models' names in order, each with the dotted paths of its keys."""
-    result: dict[str, list[str]] = {}
+    paths_by_model: dict[str, list[str]] = {}
 
-    def visit(name: str, place: str) -> None:
-        if place not in (places := result.setdefault(name, [])):
-            places.append(place)
-        for key, of_key in _resolve_ref(schema, name)["properties"].items():
-            for inner, below in _models_in(of_key):
-                visit(inner, f"{place}.{key}{below}".lstrip("."))
+    def visit(name: str, key_path: str) -> None:
+        """Add a model at a path, and all models below."""
+        if key_path not in (paths := paths_by_model.setdefault(name, [])):
+            paths.append(key_path)
+        for key, key_schema in _resolve_ref(schema, name)["properties"].items():
+            for name_below, path_below in _models_in(key_schema):
+                visit(name_below, f"{key_path}.{key}{path_below}".lstrip("."))
 
     visit(schema["title"], "")
-    return result
+    return paths_by_model
 
 
-def _models_in(of_key: Schema) -> Iterator[tuple[str, str]]:
+def _models_in(key_schema: Schema) -> Iterator[tuple[str, str]]:
     """Yield the models of a key's values, each with its path below the key."""
-    if "$ref" in of_key:
-        yield _model_name(of_key), ""
-    for option in _options(of_key):
+    if "$ref" in key_schema:
+        yield _model_name(key_schema), ""
+    for option in _alternatives(key_schema):
         yield from _models_in(option)
-    for part, below in (("additionalProperties", ".<name>"), ("items", ".<n>")):
-        if isinstance(of_key.get(part), dict):
-            for name, further in _models_in(of_key[part]):
-                yield name, below + further
+    for container, path_below in (
+        ("additionalProperties", ".<name>"),
+        ("items", ".<n>"),
+    ):
+        if isinstance(key_schema.get(container), dict):
+            for name, path_within in _models_in(key_schema[container]):
+                yield name, path_below + path_within
 
 
-def _model_name(of_key: Schema) -> str:
-    return str(of_key["$ref"]).rpartition("/")[2]
+def _model_name(key_schema: Schema) -> str:
+    """Return the name of the model that a key refers to."""
+    return str(key_schema["$ref"]).rpartition("/")[2]
 
 
-def _options(of_key: Schema) -> list[Schema]:
+def _alternatives(key_schema: Schema) -> list[Schema]:
     """Return the alternative types of a key.
 
-    Null is left out, and so are models whose only key is their kind, because the name
-    of the kind is an alternative already.
+    Null is left out, and so are models whose only key is their kind, as the name of the
+    kind is an alternative already.
     """
-    choices = [*of_key.get("anyOf", ()), *of_key.get("oneOf", ())]
+    choices = [*key_schema.get("anyOf", ()), *key_schema.get("oneOf", ())]
     return [
         choice
         for choice in choices
@@ -152,65 +167,70 @@ def _options(of_key: Schema) -> list[Schema]:
     ]
 
 
-def key_type(of_key: Schema) -> str:
+def key_type(key_schema: Schema) -> str:
     """Return the text of a key's type, with models as links."""
-    if options := _options(of_key):
+    if options := _alternatives(key_schema):
         return " or ".join(map(key_type, options))
-    if "$ref" in of_key:
-        name = _model_name(of_key)
+    if "$ref" in key_schema:
+        name = _model_name(key_schema)
         return f"[{name}](#{name.lower()})"
-    if of_key.get("format") in ("date", "date-time"):
+    if key_schema.get("format") in ("date", "date-time"):
         return "date"
-    kind = of_key.get("type")
-    if kind == "array" and of_key.get("items"):
-        inner = key_type(of_key["items"])
-        is_fixed = "minItems" in of_key and of_key["minItems"] == of_key.get("maxItems")
-        count = f"{of_key['minItems']} " if is_fixed else ""
-        return f"list of {count}{_PLURALS.get(inner, inner)}"
+    kind = key_schema.get("type")
+    if kind == "array" and key_schema.get("items"):
+        item_type = key_type(key_schema["items"])
+        is_fixed = "minItems" in key_schema and key_schema[
+            "minItems"
+        ] == key_schema.get("maxItems")
+        count = f"{key_schema['minItems']} " if is_fixed else ""
+        return f"list of {count}{_PLURALS.get(item_type, item_type)}"
     if kind == "object" and isinstance(
-        values := of_key.get("additionalProperties"), dict
+        values := key_schema.get("additionalProperties"), dict
     ):
-        inner = key_type(values)
-        return f"{_PLURALS.get(inner, inner)} by name"
+        item_type = key_type(values)
+        return f"{_PLURALS.get(item_type, item_type)} by name"
     return _TYPES.get(str(kind), "any value")
 
 
-def allowed_words(of_key: Schema) -> str:
-    """Return the text of a key's constraints: words, bounds, examples."""
-    if options := _options(of_key):
-        return "; ".join(filter(None, map(allowed_words, options)))
-    words = of_key.get("enum") or ([of_key["const"]] if "const" in of_key else [])
-    if words:
-        return ", ".join(f"`{word}`" for word in words)
-    inner = of_key.get("items") or of_key.get("additionalProperties")
+def allowed_values(key_schema: Schema) -> str:
+    """Return the text of a key's constraints: values, bounds, examples."""
+    if options := _alternatives(key_schema):
+        return "; ".join(filter(None, map(allowed_values, options)))
+    values = key_schema.get("enum") or (
+        [key_schema["const"]] if "const" in key_schema else []
+    )
+    if values:
+        return ", ".join(f"`{word}`" for word in values)
+    items = key_schema.get("items") or key_schema.get("additionalProperties")
     texts = []
-    if of_key.get("minProperties") or (
-        of_key.get("minItems") and "maxItems" not in of_key
+    if key_schema.get("minProperties") or (
+        key_schema.get("minItems") and "maxItems" not in key_schema
     ):
         texts.append("at least one")
-    if isinstance(inner, dict) and (of_each := allowed_words(inner)):
-        texts.append(f"each {of_each}")
+    if isinstance(items, dict) and (item_values := allowed_values(items)):
+        texts.append(f"each {item_values}")
     bounds = [
         f"{word} {int(limit):,}"
-        if (limit := of_key[name]) % 1 == 0
+        if (limit := key_schema[name]) % 1 == 0
         else f"{word} {limit:g}"
         for name, word in (_LOWER | _UPPER).items()
-        if name in of_key
+        if name in key_schema
     ]
     texts += [" ".join(bounds)] if bounds else []
-    if "pattern" in of_key:
-        texts.append(f"matches `{of_key['pattern']}`")
-    if "examples" in of_key:
+    if "pattern" in key_schema:
+        texts.append(f"matches `{key_schema['pattern']}`")
+    if "examples" in key_schema:
         texts.append(
-            "such as " + ", ".join(f"`{example}`" for example in of_key["examples"])
+            "such as " + ", ".join(f"`{example}`" for example in key_schema["examples"])
         )
     return ", ".join(texts)
 
 
-def _default(of_key: Schema, required: bool) -> str:
+def _default(key_schema: Schema, required: bool) -> str:
+    """Return the text of a key's default."""
     if required:
         return "**required**"
-    value = of_key.get("default")
+    value = key_schema.get("default")
     if isinstance(value, dict):
         value = {key: item for key, item in value.items() if item is not None}
     if value in (None, "", [], {}):

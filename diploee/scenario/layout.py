@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 Level = Literal["node", "chassis", "rack", "row", "hall"]
 LEVELS: tuple[Level, ...] = ("node", "chassis", "rack", "row", "hall")
-"""Parts of a site, the smallest first; one of each holds whole ones of those before."""
+"""Levels of a site's layout, the smallest first; each contains whole units of those
+before."""
 
 MAX_IN_RACK = 60
-"""Nodes of a rack where jobs get the fewest racks."""
+"""Maximum number of nodes of a rack with `placement: rack`."""
 
 _Count = Annotated[PositiveInt, Field(le=MAX_NODES)]
 _Rating = Annotated[float, Field(gt=0, le=1e6)]
@@ -63,24 +64,27 @@ class Layout(Model):
         return self
 
     def size(self, level: Level) -> int | None:
-        """Return the nodes per rack or row; for a hall, those per row.
+        """Return the nodes per rack or row; for a hall, those of each row.
 
-        None if the layout does not have the level.
+        The result is None if the layout does not have the level.
         """
         rack = self.nodes_per_chassis * self.chassis_per_rack
         row = self.racks_per_row and rack * self.racks_per_row
-        hall = row if self.rows_per_hall else None
-        return (1, self.nodes_per_chassis, rack, row, hall)[LEVELS.index(level)]
+        row_in_hall = row if self.rows_per_hall else None
+        return (1, self.nodes_per_chassis, rack, row, row_in_hall)[LEVELS.index(level)]
 
     def levels(self) -> Sequence[Level]:
-        """Return the levels of the layout, from racks on."""
+        """Return the levels of the layout, starting with racks."""
         return [level for level in LEVELS[2:] if self.size(level)]
 
 
 def node_groups(pools: Mapping[str, Pool], size: int) -> tuple[Int64Array, Int64Array]:
-    """Return pool and nodes of each group of up to `size` nodes, pool after pool."""
+    """Return the pool and the number of nodes of each group of up to `size` nodes.
+
+    Groups are in the order of the pools.
+    """
     n_nodes = np.array([pool.n_nodes for pool in pools.values()])
     count = -(-n_nodes // size)
     pool_id = np.repeat(np.arange(count.size), count)
-    nth = np.arange(pool_id.size) - np.repeat(np.cumsum(count) - count, count)
-    return pool_id, np.minimum(n_nodes[pool_id] - nth * size, size)
+    index_in_pool = np.arange(pool_id.size) - np.repeat(np.cumsum(count) - count, count)
+    return pool_id, np.minimum(n_nodes[pool_id] - index_in_pool * size, size)

@@ -36,15 +36,16 @@ from diploee.scenario.yaml_lines import (
     read_value,
 )
 
+# Maximum length of a run [years]
 MAX_YEARS = 100
 FIRST_YEAR, LAST_YEAR = 1900, 2199
-"""Time stamps of these years fit every reader of the files, pandas' nanoseconds
-included."""
+"""First and last year of timestamps that every reader of the files supports, including
+pandas with its nanoseconds."""
 
 
-def _span_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
-    """Yield a problem if a run leaves the years that all readers support."""
-    ends: dict[str, Callable[[], datetime]] = {
+def _period_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
+    """Yield a problem if a run has years that not all readers support."""
+    dates: dict[str, Callable[[], datetime]] = {
         "start": lambda: scenario.start,
         "warm_up": lambda: (
             scenario.start - timedelta(seconds=scenario.warm_up_ms / 1e3)
@@ -53,17 +54,17 @@ def _span_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
             scenario.start + timedelta(seconds=scenario.horizon_ms / 1e3)
         ),
     }
-    for key, end in ends.items():
+    for key, date in dates.items():
         try:
-            year = end().year
+            year = date().year
         except (OverflowError, ValueError):
             year = 0
         if not FIRST_YEAR <= year <= LAST_YEAR + (key == "duration"):
             years, result = f"{FIRST_YEAR} to {LAST_YEAR}", getattr(scenario, key)
             yield (key,), f"must lie in the years {years}, found {result}"
             return
-    longest_s, resolution_s = MAX_YEARS * 366 * 86_400, scenario.resolution_ms / 1000
-    if not resolution_s <= scenario.horizon_ms / 1000 <= longest_s:
+    max_s, resolution_s = MAX_YEARS * 366 * 86_400, scenario.resolution_ms / 1000
+    if not resolution_s <= scenario.horizon_ms / 1000 <= max_s:
         yield (
             ("duration",),
             f"must be at least one interval of the resolution, {resolution_s:g} s, and "
@@ -94,8 +95,8 @@ def with_value(
 ) -> dict[str, Any]:
     """Return plain data with one dotted key changed, sharing unchanged parts.
 
-    Nothing is changed in place, because a YAML alias may put one part under several
-    keys.
+    `where` returns the name of the key in errors. Nothing is changed in place, because
+    a YAML alias may put one part under several keys.
     """
     try:
         changed: dict[str, Any] = _changed(data, key.split("."), 0, value)
@@ -104,42 +105,44 @@ def with_value(
     return changed
 
 
+# Keys whose changes are not listed in the description
 _UNDESCRIBED = ("seed", "name", "description")
 
 
 def with_set_keys(
-    data: dict[str, Any], written: Mapping[str, Any], keys: Iterable[str]
+    data: dict[str, Any], original: Mapping[str, Any], keys: Iterable[str]
 ) -> dict[str, Any]:
-    """Return data with a description that lists the keys set since writing."""
+    """Return data with a description that lists the keys set after the original."""
     text = data.get("description")
-    if not text or text != written.get("description"):
+    if not text or text != original.get("description"):
         return data
     values = {
         key: _resolve_items(data, key)[1] for key in keys if key not in _UNDESCRIBED
     }
-    since = [
+    changes = [
         key if isinstance(value, dict | list) else f"{key}={value}"
         for key, value in values.items()
-        if value != _resolve_items(written, key)[1]
+        if value != _resolve_items(original, key)[1]
     ]
     return (
-        {**data, "description": f"Set since: {', '.join(since)}. {text}"}
-        if since
+        {**data, "description": f"Set since: {', '.join(changes)}. {text}"}
+        if changes
         else data
     )
 
 
 def _changed(data: Any, parts: Sequence[str], depth: int, value: Any) -> Any:
+    """Return plain data with the value at a path of keys changed."""
     if depth == len(parts):
         return value
     name = _name(data, parts[depth])
     if isinstance(data, list):
         if name is None:
-            have = f"0 to {len(data) - 1}" if data else "it is empty"
-            raise InputError(f"'{parts[depth]}' is no item of the list ({have})")
+            valid_text = f"0 to {len(data) - 1}" if data else "it is empty"
+            raise InputError(f"'{parts[depth]}' is no item of the list ({valid_text})")
         changed, item = [*data], data[name]
         if isinstance(item, str) and depth + 1 < len(parts):
-            item = {"kind": item}  # as given by its name alone
+            item = {"kind": item}  # specified by its name alone
         changed[name] = _changed(item, parts, depth + 1, value)
         return changed
     if data is not None and not isinstance(data, dict):
@@ -157,35 +160,38 @@ def _name(data: Any, part: str) -> Any:
     number, or by its kind or name if that is unique.
     """
     if isinstance(data, list):
-        of_kind = [
+        matches = [
             index
             for index, item in enumerate(data)
-            if part in (_kind(item), isinstance(item, dict) and item.get("name"))
+            if part in (_item_kind(item), isinstance(item, dict) and item.get("name"))
         ]
-        numbered = next(
+        index_match = next(
             (index for index in range(len(data)) if str(index) == part), None
         )
-        return of_kind[0] if len(of_kind) == 1 else numbered
-    known = data if isinstance(data, dict) else ()
-    return next((name for name in known if str(name) == part), part)
+        return matches[0] if len(matches) == 1 else index_match
+    keys = data if isinstance(data, dict) else ()
+    return next((name for name in keys if str(name) == part), part)
 
 
-def _kind(item: Any) -> Any:
+def _item_kind(item: Any) -> Any:
+    """Return the kind of an item of a list, which may be the item itself."""
     return item.get("kind") if isinstance(item, dict) else item
 
 
-def _check_stage(key: str, before: Any, value: Any) -> None:
-    """Raise an error if a replaced stage belongs elsewhere in the chain."""
-    own, new = (STAGES.by_name.get(str(_kind(item))) for item in (before, value))
+def _check_stage(key: str, old_value: Any, value: Any) -> None:
+    """Raise an error if a replaced stage has another place in the chain."""
+    old_stage, new_stage = (
+        STAGES.by_name.get(str(_item_kind(item))) for item in (old_value, value)
+    )
     if (
         re.fullmatch(r"facility\.stages\.\w+", key)
-        and own
-        and new
-        and own.place != new.place
+        and old_stage
+        and new_stage
+        and old_stage.place != new_stage.place
     ):
-        own_kind, kind = _kind(before), _kind(value)
+        old_kind, kind = _item_kind(old_value), _item_kind(value)
         raise ScenarioError(
-            f"--set {key}: would replace '{own_kind}' by '{kind}', another part of "
+            f"--set {key}: would replace '{old_kind}' by '{kind}', another part of "
             f"the chain; give --set facility.stages.{kind}.KEY=VALUE for a key of "
             "that, or all of facility.stages"
         )
@@ -221,22 +227,23 @@ def load_scenario(
         With one line for each problem: file, line, key, expected value, value found.
     """
     path = find_shipped("scenario", name_or_path)
-    written, lines = load_yaml_with_lines(path, "keys such as 'name:'")
-    data, called = with_overrides(written, overrides, values or {}, names or {})
-    data = with_set_keys(data, written, called)
+    original, lines = load_yaml_with_lines(path, "keys such as 'name:'")
+    data, names_by_key = with_overrides(original, overrides, values or {}, names or {})
+    data = with_set_keys(data, original, names_by_key)
 
     def where(key_path: KeyPath) -> str:
+        """Return the option, or the file and line, of a key."""
         for depth in range(len(key_path), 0, -1):
-            name = called.get(dotted_key(key_path[:depth]))
+            name = names_by_key.get(dotted_key(key_path[:depth]))
             if name is not None:
                 return ".".join((name, *map(str, key_path[depth:])))
-        inside = [
+        names_below = [
             name
-            for key, name in called.items()
+            for key, name in names_by_key.items()
             if key.startswith(dotted_key(key_path) + ".")
         ]
-        if inside and key_path:
-            return f"{', '.join(inside)} (in {dotted_key(key_path)})"
+        if names_below and key_path:
+            return f"{', '.join(names_below)} (in {dotted_key(key_path)})"
         return key_location(path, lines, key_path)
 
     return scenario_from_dict(data, where).with_folder(path.parent)
@@ -277,8 +284,8 @@ def scenario_from_dict(data: Mapping[str, Any], where: Any = None) -> Scenario:
     """
     where = where or (lambda key_path: dotted_key(key_path) or "scenario")
     scenario = checked(data, Scenario, where)
-    # What lies between the parts is looked at once the span of the run is sound.
-    problems = [*_span_problems(scenario)] or [*unknown_names(scenario)]
+    # Cross-checks follow only if the period of the run is valid.
+    problems = [*_period_problems(scenario)] or [*unknown_names(scenario)]
     problems = problems or [*cross_problems(scenario)]
     if problems:
         raise ScenarioError(
@@ -308,11 +315,13 @@ def target_values(
     ScenarioError
         If the scenario has several streams; the text names their keys.
     """
-    given = {
+    count_keys = {
         "streams": ("jobs_per_day",),
         "request_streams": ("request_rate_rps", "requests_per_day"),
     }
-    streams = [(group, name) for group in given for name in getattr(scenario, group)]
+    streams = [
+        (group, name) for group in count_keys for name in getattr(scenario, group)
+    ]
     keys = [f"{group}.{name}.target_utilization" for group, name in streams]
     if len(keys) != 1:
         raise ScenarioError(
@@ -320,7 +329,7 @@ def target_values(
         )
     group, name = streams[0]
     replaced: dict[str, float | None] = {
-        f"{group}.{name}.{key}": None for key in given[group]
+        f"{group}.{name}.{key}": None for key in count_keys[group]
     }
     return {**replaced, keys[0]: target_utilization}
 
@@ -332,27 +341,30 @@ def with_overrides(
     names: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the data with overrides, and the user's name of each dotted key."""
-    called: dict[str, str] = {}
+    names_by_key: dict[str, str] = {}
     problems: list[str] = []
     for override in overrides:
         try:
             key, value = _parse_override(override)
-            place, before = _resolve_items(data, key)
-            _check_stage(key, before, value)
-            called[place] = f"--set {key}"
-            data = with_value(data, key, value, partial(str, called[place]))
+            resolved_key, old_value = _resolve_items(data, key)
+            _check_stage(key, old_value, value)
+            names_by_key[resolved_key] = f"--set {key}"
+            data = with_value(
+                data, key, value, partial(str, names_by_key[resolved_key])
+            )
         except ScenarioError as error:
             problems.extend(error.problems)
     if problems:
         raise ScenarioError(problems)
     for key, value in values.items():
         data = with_value(data, key, value, partial(str, names.get(key, key)))
-        if value is not None:  # what an option takes away has no option of its own
-            called[key] = names.get(key, key)
-    return data, called
+        if value is not None:  # a removed key needs no name
+            names_by_key[key] = names.get(key, key)
+    return data, names_by_key
 
 
 def _parse_override(text: str) -> tuple[str, Any]:
+    """Return key and value of an override such as ``key=value``."""
     key, equals, value = text.partition("=")
     key = key.strip()
     if not equals or not all(key.split(".")):
@@ -368,7 +380,10 @@ def _parse_override(text: str) -> tuple[str, Any]:
 
 
 def input_files(scenario: Scenario) -> tuple[str, ...]:
-    """Return the input files of a scenario as named in it, sorted."""
+    """Return the names of all files that a scenario refers to, sorted.
+
+    Names are as in the scenario.
+    """
     facility = scenario.facility
     names: set[str | None] = {name for stage in facility.stages for name in stage.files}
     if facility.weather is not None:
@@ -392,7 +407,7 @@ def input_files(scenario: Scenario) -> tuple[str, ...]:
 def content_hash(path: Path) -> str | None:
     """Return the SHA-256 of a file, or of the names and contents in a folder.
 
-    None if the path does not exist; the reader of the file reports the error.
+    The result is None if the path does not exist; the file's reader reports the error.
 
     Parameters
     ----------
@@ -408,12 +423,13 @@ def content_hash(path: Path) -> str | None:
     )
     if not files:
         return None
-    # names tell services and kinds
+    # Names are included, as they identify services and kinds.
     lines = "\n".join(f"{f.relative_to(path).as_posix()} {_sha256(f)}" for f in files)
     return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def _sha256(path: Path) -> str:
+    """Return the SHA-256 of a file."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

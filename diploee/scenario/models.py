@@ -174,12 +174,12 @@ class Facility(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _one_zone(cls, given: object) -> object:
-        if not isinstance(given, dict) or given.get("time_zone") is None:
-            return given
-        if given.get("utc_offset") is not None:
+    def _one_zone(cls, values: object) -> object:
+        if not isinstance(values, dict) or values.get("time_zone") is None:
+            return values
+        if values.get("utc_offset") is not None:
             raise ValueError("'time_zone' can't go with 'utc_offset'; remove one")
-        return {**given, "utc_offset": None}
+        return {**values, "utc_offset": None}
 
     @property
     def zone(self) -> tzinfo:
@@ -259,7 +259,8 @@ class Facility(Model):
     def slots_per_node(self, pool: str) -> int:
         """Return the number of slots of a pool's node.
 
-        Hundredths of its GPUs if GPUs are allocated, else 1 for the whole node.
+        If the pool allocates GPUs, a slot is a hundredth of a GPU; else the node is one
+        slot.
         """
         if self.pools[pool].allocate == "nodes":
             return 1
@@ -298,7 +299,7 @@ class SiteFacts(Model):
     def short_circuit(self) -> ShortCircuit | None:
         """Short-circuit data of the grid at the point of interconnection.
 
-        None if the facts don't specify it.
+        It is None if the facts don't specify it.
         """
         if self.short_circuit_mva is None or self.x_over_r is None:
             return None
@@ -385,7 +386,7 @@ class Scenario(Model):
     def folder(self) -> Path:
         """Folder that relative file names refer to.
 
-        Not part of the content or its hash.
+        The folder is not part of the content or its hash.
         """
         return self._folder
 
@@ -420,7 +421,7 @@ class Scenario(Model):
     def _length_ms(self, span: str, sign: int) -> int:
         """Return the time from the run's start to the end of a span [ms].
 
-        With a sign of -1 the span lies before the start.
+        With a sign of -1 the span is before the start.
         """
         end = end_date(self.start, span, sign)
         if self.facility.time_zone is None or not is_calendar_span(span):
@@ -466,10 +467,10 @@ class Scenario(Model):
         """Start of the run in the facility's time zone."""
         return self.start.replace(tzinfo=self.facility.zone)
 
-    def standing_nodes(self) -> dict[str, InstalledNodes]:
+    def installed_nodes(self) -> dict[str, InstalledNodes]:
         """Return the installed nodes over the run, by pool."""
         return {
-            name: pool.standing(self.clock)
+            name: pool.installed(self.clock)
             for name, pool in self.facility.pools.items()
         }
 

@@ -11,7 +11,7 @@ from diploee.base.model import Kind, Kinds, default
 
 
 class OverloadSpec(Kind):
-    """Settings of the overload rule in a scenario."""
+    """Base of the settings of an overload rule in a scenario."""
 
     needs_throughput: ClassVar[bool] = False
     """Whether the measured throughput of an instance must be known."""
@@ -31,18 +31,12 @@ class OverloadSpec(Kind):
 
     @property
     def drain_time_s(self) -> float:
-        """Time in which additional instances serve the queue [s].
-
-        0 if no requests are queued.
-        """
+        """Time in which additional instances serve the queue [s]; 0 without a queue."""
         return 0.0
 
 
 class Degrade(OverloadSpec):
-    """Rule to serve all requests at once.
-
-    If necessary, instances receive more than R_max.
-    """
+    """Rule to serve all requests at once, if necessary above R_max."""
 
     kind: Literal["degrade"] = default(
         "degrade", "Serve all requests at once, at the latency of the measured curve."
@@ -90,4 +84,4 @@ class Reject(OverloadSpec):
 OVERLOADS: Kinds[OverloadSpec] = Kinds(
     "overload", OverloadSpec, "diploee.scenario.overloads"
 )
-"""Ways by name: those of the package, and those registered from outside."""
+"""Overload rules by name: those of the package, and those of extensions."""

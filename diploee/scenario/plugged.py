@@ -19,8 +19,7 @@ from diploee.base.metric import Metric
 from diploee.base.model import Model, entry_point_objects
 
 LOADS = "diploee.loads"
-"""Group of entry points: kinds of loads, by the key of a scenario that has their
-streams."""
+"""Entry point group of extension loads, by the scenario key of their streams."""
 
 
 class LoadSpec(Model):
@@ -47,24 +46,25 @@ class LoadKind:
 
     spec: type[LoadSpec]  # settings of a stream
     metrics: tuple[Metric, ...]  # metrics of all streams
-    # Columns that streams add to the series; without any, all that they may
+    # Function that returns the columns of streams; without streams, all possible ones
     columns_of: Callable[[Mapping[str, Any] | None], Columns]
-    open: Callable[..., Any]  # opens the load, as `diploee.loads.base.OpenLoad` says
+    open: Callable[..., Any]  # function that opens the load, a `loads.base.OpenLoad`
 
 
 def load_kind(key: str) -> LoadKind:
-    """Return the kind of load for a key of a scenario."""
+    """Return the kind of load for a scenario key."""
     result: LoadKind = entry_point_objects(LOADS)[key]
     return result
 
 
 class StreamOf:
-    """Annotation metadata: a stream of the load under a key of `LOADS`."""
+    """Annotation metadata of a stream of an extension load."""
 
     def __init__(self, key: str) -> None:
         self._key = key
 
     def _read(self, value: Any) -> Any:
+        """Return the validated settings of a stream."""
         return load_kind(self._key).spec.model_validate(value)
 
     def __get_pydantic_core_schema__(

@@ -36,6 +36,7 @@ from diploee.facility.node_power import AC_POWER, AcPowerSpec
 
 
 def _check_hour(value: datetime) -> datetime:
+    """Return a local time that is a whole hour; others raise an error."""
     if value.tzinfo is not None or value != value.replace(
         minute=0, second=0, microsecond=0
     ):
@@ -44,7 +45,7 @@ def _check_hour(value: datetime) -> datetime:
 
 
 class Phase(Model):
-    """Build-out phase: number of nodes of a pool from a date on."""
+    """Build-out phase: number of installed nodes of a pool after a date."""
 
     since: Annotated[datetime, AfterValidator(_check_hour)] = Field(
         description="When they stand, local time, an ISO date such as 2027-01-01."
@@ -56,16 +57,16 @@ class Phase(Model):
 
 def _check_phases(phases: tuple[Phase, ...], n_nodes: int) -> None:
     """Raise `ValueError` unless phases are in time order with increasing nodes."""
-    for before, after in pairwise(phases):
-        if after.since <= before.since:
+    for earlier, later in pairwise(phases):
+        if later.since <= earlier.since:
             raise ValueError(
-                f"phases overlap: {_format_phase(after)} is listed after "
-                f"{_format_phase(before)}; give each a separate date, in order of time"
+                f"phases overlap: {_format_phase(later)} is listed after "
+                f"{_format_phase(earlier)}; give each a separate date, in order of time"
             )
-        if after.n_nodes <= before.n_nodes:
+        if later.n_nodes <= earlier.n_nodes:
             raise ValueError(
                 "phases must add nodes, as jobs may run on all that stand: "
-                f"{_format_phase(after)} are no more than {_format_phase(before)}; "
+                f"{_format_phase(later)} are no more than {_format_phase(earlier)}; "
                 "give the nodes of all phases so far"
             )
     if phases[-1].n_nodes > n_nodes:
@@ -76,6 +77,7 @@ def _check_phases(phases: tuple[Phase, ...], n_nodes: int) -> None:
 
 
 def _format_phase(phase: Phase) -> str:
+    """Return the text of a phase: its number of nodes and its date."""
     return f"{phase.n_nodes:,} nodes since {phase.since:%Y-%m-%d %H:%M}".removesuffix(
         " 00:00"
     )
@@ -85,12 +87,12 @@ def _format_phase(phase: Phase) -> str:
 class InstalledNodes:
     """Number of installed nodes of a pool over time."""
 
-    first: int  # nodes that stand from the start of the simulation on
-    # When more come [ms], above 0 and increasing, and how many
+    first: int  # nodes installed at the start of the simulation
+    # Time of each addition [ms], above 0 and increasing, and number of added nodes
     added: tuple[tuple[int, int], ...] = ()
 
     @property
-    def most(self) -> int:
+    def n_at_end(self) -> int:
         """Number of nodes installed at the end."""
         return self.first + sum(n_nodes for _, n_nodes in self.added)
 
@@ -104,13 +106,13 @@ class InstalledNodes:
         """Return the number of installed nodes at times [ms]."""
         steps_ms = np.array([time_ms for time_ms, _ in self.added])
         levels = np.cumsum([self.first, *(n_nodes for _, n_nodes in self.added)])
-        standing: Float64Array = (
+        n_installed: Float64Array = (
             levels[np.searchsorted(steps_ms, times_ms, side="right")] * 1.0
         )
-        return standing
+        return n_installed
 
     def node_ms(self, horizon_ms: int, from_ms: int = 0) -> int:
-        """Return the installed node time of a run, from `from_ms` on [node ms]."""
+        """Return the installed node time of a run, from `from_ms` [node ms]."""
         later = ((horizon_ms - time_ms) * n_nodes for time_ms, n_nodes in self.added)
         return self.first * (horizon_ms - from_ms) + sum(later)
 
@@ -124,7 +126,7 @@ class SchedulerSpec(Kind):
 SCHEDULERS: Kinds[SchedulerSpec] = Kinds(
     "scheduler", SchedulerSpec, "diploee.schedule.policies"
 )
-"""Queue disciplines by name: those of the package, and those registered from outside."""  # noqa: E501
+"""Queue disciplines by name: those of the package, and those of extensions."""
 
 
 class Pool(Model):
@@ -180,19 +182,19 @@ class Pool(Model):
         return self
 
     @property
-    def fewest_nodes(self) -> int:
+    def first_nodes(self) -> int:
         """Number of nodes of the first phase, or all nodes without phases."""
         return self.phases[0].n_nodes if self.phases else self.n_nodes
 
-    def standing(self, clock: RunClock) -> InstalledNodes:
+    def installed(self, clock: RunClock) -> InstalledNodes:
         """Return the number of installed nodes over the run."""
         if self.phases is None:
             return InstalledNodes(self.n_nodes)
         times_ms = [clock.wall.time_ms(phase.since) for phase in self.phases]
         levels = [0, *(phase.n_nodes for phase in self.phases)]
         added = [
-            (time_ms, after - before)
-            for time_ms, before, after in zip(
+            (time_ms, later - earlier)
+            for time_ms, earlier, later in zip(
                 times_ms, levels, levels[1:], strict=False
             )
         ]
@@ -210,12 +212,13 @@ GPUS_W = {
     "h200": (700, 76, 116),
     "l40s": (350, 34, 107),
 }
-"""TDP, deep idle and warm level of GPUs [W]: data sheets, and medians of open traces
-(Leo-hxu/training-power-trace-explorer, eve123xy/power-traces-browser, computed)."""
+"""TDP, idle power, and power with a loaded model of GPUs [W], from data sheets and
+computed medians of open traces (Leo-hxu/training-power-trace-explorer,
+eve123xy/power-traces-browser)."""
 
 IDLE_CPUS_W = 128.2
-"""Two EPYC 9554 of 360 W at idle, arXiv:2604.07345; ASSUMPTION: other hosts' draw as
-much [W]."""
+"""Idle power of two EPYC 9554 of 360 W (arXiv:2604.07345) [W]. Assumed: the CPUs of
+other hosts draw the same."""
 
 NODE_PRESETS = {
     f"{n_gpus}x{gpu}": {
@@ -273,8 +276,8 @@ class NodeType(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_preset(cls, given: Any) -> Any:
-        return with_preset(given, lambda: NODE_PRESETS)
+    def _apply_preset(cls, values: Any) -> Any:
+        return with_preset(values, lambda: NODE_PRESETS)
 
     @property
     def rated_power_w(self) -> float:

@@ -1,6 +1,6 @@
 """Recurring training jobs with energy knobs: batch size and power limit (Zeus).
 
-Traces, optimizers and node settings.
+The module has the settings of traces, optimizers and nodes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class BatchSizeOptimizer(StatefulKind):
     """Optimizer of the batch size of each recurrence; this class keeps it fixed."""
 
     goes_with: ClassVar[str] = "jit"
-    """The power limit optimizer beside it where none is named."""
+    """Name of the default power limit optimizer for this batch size optimizer."""
     _batch_size: int = PrivateAttr(default=0)
 
     def predict(self) -> int:
@@ -57,12 +57,11 @@ class PowerLimitOptimizer(StatefulKind):
 BATCH_SIZE_OPTIMIZERS = Kinds(
     "batch size optimizer", BatchSizeOptimizer, KINDS + "batch_size_optimizers"
 )
-"""Optimizers of batch sizes by name: those of the package, and those registered from
-outside."""
+"""Optimizers of batch sizes by name: those of the package, and those of extensions."""
 POWER_LIMIT_OPTIMIZERS = Kinds(
     "power limit optimizer", PowerLimitOptimizer, KINDS + "power_limit_optimizers"
 )
-"""Optimizers of power limits, likewise."""
+"""Optimizers of power limits by name: those of the package, and those of extensions."""
 
 
 class ZeusSpec(Model):
@@ -95,7 +94,10 @@ class ZeusSpec(Model):
 
     @property
     def limit(self) -> PowerLimitOptimizer | float:
-        """Power limit optimizer, explicit or from the batch size optimizer."""
+        """Power limit or its optimizer.
+
+        If not specified, it is the default for the batch size optimizer.
+        """
         if self.power_limit is not None:
             return self.power_limit
         return POWER_LIMIT_OPTIMIZERS.read(self.batch_size_optimizer.goes_with)
@@ -145,6 +147,7 @@ class RecurringTraining(ZeusSpec):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> RecurringTraining:
+        """Check that traces, groups and workloads are consistent."""
         self._need("train", "power")
         self._need("power", "train")
         if self.groups is not None and len(set(self.workloads.values())) > 1:

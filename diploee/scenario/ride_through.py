@@ -1,6 +1,8 @@
 """Ride-through settings: the load that disconnects on a voltage dip.
 
-Voltage stages, recovery and dip counter of a block of load.
+A block of load has voltage stages, a recovery and a dip counter.
+
+See also: docs/models/ride_through.md
 """
 
 from __future__ import annotations
@@ -26,18 +28,21 @@ PerUnit = Annotated[float, Field(ge=0, le=2)]
 Side = Literal["under", "over"]
 
 
-def shortest_dip_s(level: float, time_s: float, residual: float, tau_s: float) -> float:
-    """Return the shortest dip from 1 pu to a residual that trips a stage [s].
+def shortest_dip_s(
+    level_pu: float, time_s: float, residual_pu: float, tau_s: float
+) -> float:
+    """Return the shortest dip from 1 pu to a residual voltage that trips a stage [s].
 
     The voltage filter has memory, so that a dip may end before the stage trips. The
-    same applies to over-voltages. Infinite if the residual does not cross the level.
+    same applies to over-voltages. The result is infinite if the residual does not cross
+    the level.
     """
-    if (1 - level) * (level - residual) < 0 or level == residual:
+    if (1 - level_pu) * (level_pu - residual_pu) < 0 or level_pu == residual_pu:
         return inf
-    ratio = (1 - level) / (level - residual)
+    ratio = (1 - level_pu) / (level_pu - residual_pu)
     if tau_s == 0:
         return time_s
-    if time_s / tau_s > 500:  # the exponential alone
+    if time_s / tau_s > 500:  # only the exponential is significant
         return time_s + tau_s * log(ratio) if ratio else 0.0
     return tau_s * log1p(ratio * exp(time_s / tau_s))
 
@@ -138,8 +143,8 @@ class RideThrough(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_preset(cls, given: object) -> object:
-        return with_preset(given, partial(presets, "ride_through"))
+    def _apply_preset(cls, values: object) -> object:
+        return with_preset(values, partial(presets, "ride_through"))
 
     @model_validator(mode="after")
     def _goes_together(self) -> RideThrough:

@@ -56,7 +56,7 @@ LOGISTIC_METRICS: tuple[LatencyMetric, ...] = ("mean_itl", "mean_e2e")
 """Latencies of a logistic model: between tokens, and in the batch (no queue)."""
 
 MIN_SAMPLES = 2
-"""Rates with measured samples that make a power curve."""
+"""Minimum number of measured rates of a power curve from samples."""
 
 _RATES = ("request_rate_rps", "requests_per_day", "target_utilization")
 
@@ -488,7 +488,7 @@ class RequestStream(Model):
         return self.services[service].replay or self.replay
 
     def replays(self, stream: str) -> dict[str, RequestReplay]:
-        """Return the replays, by stream or ``<stream>.<service>``."""
+        """Return the replays by key: ``<stream>`` or ``<stream>.<service>``."""
         own = {
             f"{stream}.{name}": of.replay
             for name, of in self.services.items()
@@ -498,7 +498,7 @@ class RequestStream(Model):
 
     @property
     def active_fluctuation(self) -> Fluctuation | None:
-        """Fluctuation of the request rate, from either key."""
+        """Fluctuation of the request rate, from either of its two keys."""
         if self.minute_jitter_relative_std > 0:
             return Fluctuation(relative_std=self.minute_jitter_relative_std)
         return self.fluctuation

@@ -1,6 +1,6 @@
 """Starter scenario of `diploee init`: a metered colocation site from seven answers.
 
-All other values come from the shipped scenario.
+All other values are those of the shipped scenario.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from diploee.base.files.paths import shipped
 from diploee.base.model import Model, Share, default
 from diploee.scenario.synchronous import SynchronousJob
 
-WIDTHS = (2, 4, 8, 16)
-"""Nodes of the measured jobs of llama2_70b_lora."""
+JOB_NODES = (2, 4, 8, 16)
+"""Node counts of the measured jobs of llama2_70b_lora."""
 
-FAILURES = 1.9
-"""ASSUMPTION: failures per 1,000 days of a node of 4 GPUs, half of Llama 3's of nodes
-of 8."""
+FAILURES_PER_1000_DAYS = 1.9
+"""Failures per 1,000 days of a node of 4 GPUs. Assumed: half of Llama 3's, of nodes of
+8."""
 
 
 class SiteAnswers(Model):
@@ -73,7 +73,7 @@ def starter_text(site: SiteAnswers, name: str, n_nodes: int) -> str:
     pools = _pools(site, n_nodes)
     spare = _spares(pools["pretraining"])
     is_fixed = site.time_zone[:1] in "+-"
-    words = {
+    values = {
         "name": name,
         "poi_mw": f"{site.poi_mw:g}",
         "zone": f'{"utc_offset" if is_fixed else "time_zone"}: "{site.time_zone}"',
@@ -82,28 +82,28 @@ def starter_text(site: SiteAnswers, name: str, n_nodes: int) -> str:
         "occupancy": f"{site.occupancy:g}",
         "classes": _classes(pools["training"]),
         "spare": spare,
-        "failures": FAILURES,
+        "failures": FAILURES_PER_1000_DAYS,
         "n_largest": pools["pretraining"] - spare,
         "colocation": _colocation(pools["colocation"]),
     }
-    shown = [
+    pool_lines = [
         f"    {pool}: {{node_type: h100_4x, n_nodes: {n}}}\n"
         for pool, n in pools.items()
         if n
     ]
-    texts = {
+    templates = {
         "pretraining": _PRETRAINING,
         "training": _TRAINING,
         "colocation": _COLOCATION,
     }
-    streams = [text.format(**words) for pool, text in texts.items() if pools[pool]]
-    serving = [_SERVING.format(**words)] if pools["serving"] else []
+    streams = [text.format(**values) for pool, text in templates.items() if pools[pool]]
+    serving = [_SERVING.format(**values)] if pools["serving"] else []
     head = ["\nstreams:\n"] if streams else []
     return "".join(
         [
-            _HEAD.format(**words),
-            *shown,
-            _STAGES.format(**words),
+            _HEAD.format(**values),
+            *pool_lines,
+            _STAGES.format(**values),
             *head,
             *streams,
             *serving,
@@ -113,23 +113,31 @@ def starter_text(site: SiteAnswers, name: str, n_nodes: int) -> str:
 
 def _pools(site: SiteAnswers, n_nodes: int) -> dict[str, int]:
     """Return the nodes of each pool, at least two in each requested pool."""
-    let = max(round(n_nodes * site.colocation_share), 2) if site.colocation_share else 0
-    trained = max(round(n_nodes * site.training_share), 2) if site.training_share else 0
-    trained = min(trained, n_nodes - let)
-    largest = round(trained * site.largest_job)
-    largest = 0 if largest < 2 else trained if trained - largest < 2 else largest
+    n_let = (
+        max(round(n_nodes * site.colocation_share), 2) if site.colocation_share else 0
+    )
+    n_training = (
+        max(round(n_nodes * site.training_share), 2) if site.training_share else 0
+    )
+    n_training = min(n_training, n_nodes - n_let)
+    n_largest = round(n_training * site.largest_job)
+    n_largest = (
+        0 if n_largest < 2 else n_training if n_training - n_largest < 2 else n_largest
+    )
     return {
-        "pretraining": largest,
-        "training": trained - largest,
-        "colocation": let,
-        "serving": n_nodes - let - trained,
+        "pretraining": n_largest,
+        "training": n_training - n_largest,
+        "colocation": n_let,
+        "serving": n_nodes - n_let - n_training,
     }
 
 
 def _spares(n_nodes: int) -> int:
     """Return the spare nodes of a synchronous job on about `n_nodes` nodes."""
     job = {"n_nodes": n_nodes or 1, "period_s": 6, "work_days": 120}
-    return SynchronousJob(**job, failures_per_1000_node_days=FAILURES).spares(n_nodes)
+    return SynchronousJob(
+        **job, failures_per_1000_node_days=FAILURES_PER_1000_DAYS
+    ).spares(n_nodes)
 
 
 def _colocation(n_nodes: int) -> str:
@@ -137,27 +145,32 @@ def _colocation(n_nodes: int) -> str:
     text = shipped("scenario")["colocation_10mw"].read_text("utf-8")
     jobs = text[text.index("    # Job mix:") :]
     shares = _fit_sizes({2: 0.5, 4: 0.25, 8: 0.15, 16: 0.1}, n_nodes)
-    widths = ", ".join(f"{width}: {share:g}" for width, share in shares.items())
-    return re.sub(r"(?m)^      n_nodes: .*$", f"      n_nodes: {{{widths}}}", jobs)
+    node_counts = ", ".join(f"{n}: {fraction:g}" for n, fraction in shares.items())
+    return re.sub(r"(?m)^      n_nodes: .*$", f"      n_nodes: {{{node_counts}}}", jobs)
 
 
 def _fit_sizes(shares: dict[int, float], n_nodes: int) -> dict[int, float]:
     """Return fractions of jobs by node count; too large jobs get the largest count."""
-    widest = max((width for width in WIDTHS if width <= n_nodes), default=WIDTHS[0])
-    result: dict[int, float] = {}
-    for width, share in shares.items():
-        result[min(width, widest)] = result.get(min(width, widest), 0) + share
-    return result
+    max_nodes = max(
+        (n_nodes_of_job for n_nodes_of_job in JOB_NODES if n_nodes_of_job <= n_nodes),
+        default=JOB_NODES[0],
+    )
+    fitted: dict[int, float] = {}
+    for n_nodes_of_job, fraction in shares.items():
+        fitted[min(n_nodes_of_job, max_nodes)] = (
+            fitted.get(min(n_nodes_of_job, max_nodes), 0) + fraction
+        )
+    return fitted
 
 
 def _classes(n_nodes: int) -> str:
     """Return the job classes, with 4 and 16 nodes if the pool is large enough."""
     duration, lines = f"&hours {_HOURS}", []
-    for width, share in _fit_sizes({4: 0.6, 16: 0.4}, n_nodes).items():
+    for n_job_nodes, fraction in _fit_sizes({4: 0.6, 16: 0.4}, n_nodes).items():
         lines += [
             "      - workload: llama2_70b_lora",
-            f"        n_nodes: {width}",
-            f"        probability: {share:g}",
+            f"        n_nodes: {n_job_nodes}",
+            f"        probability: {fraction:g}",
             f"        duration: {duration}",
         ]
         duration = "*hours"

@@ -1,8 +1,4 @@
-"""Large synchronous training jobs, whose GPUs change power together.
-
-Settings of their iterations, phases, checkpoints and failures. Each value has its
-source in its description; values described as assumed have none.
-"""
+"""Large synchronous training jobs, whose GPUs change power together."""
 
 from __future__ import annotations
 
@@ -36,8 +32,8 @@ FLOP_PER_PARAMETER = 6
 """Floating-point operations per parameter and token, forward and backward."""
 
 MAX_LED = 64
-"""GPUs of a job up to which one that leads is played; of more it is below 1.6 % of the
-power."""
+"""Maximum number of GPUs of a job with a leading GPU in its power; of more GPUs, one is
+below 1.6 % of the power."""
 
 PhaseName = Literal[
     "train",
@@ -50,7 +46,7 @@ PhaseName = Literal[
     "load",
     "end",
 ]
-DRAWN = {
+RANDOM_DURATION_KEYS = {
     "work_days",
     "tokens",
     "start_s",
@@ -66,13 +62,13 @@ DRAWN = {
     "load_s",
     "repair_s",
 }
-"""Keys that say how long phases last, which `phases` replaces."""
+"""Keys of random durations of phases, which `phases` replaces."""
 
 ALTERNATIVES: tuple[tuple[set[str], set[str]], ...] = (
     ({"n_gpus"}, {"n_nodes"}),
     ({"period_s"}, {"parameters", "tflops_per_gpu"}),
     ({"work_days"}, {"tokens"}),
-    ({"phases"}, DRAWN),
+    ({"phases"}, RANDOM_DURATION_KEYS),
 )
 """Alternative keys: a specified key replaces the preset's other key of the pair."""
 
@@ -99,7 +95,7 @@ class SecondDip(Model):
 class MicroSteps(Model):
     """Micro-steps of an iteration, such as gradient accumulation steps.
 
-    The high power level dips once in each.
+    The high power level has a short dip at each micro-step.
     """
 
     count: Annotated[int, Field(ge=2, le=1_000)] = Field(
@@ -390,10 +386,10 @@ class SynchronousJob(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_preset(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        keys = {key for key, value in given.items() if value is not None}
+    def _apply_preset(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        keys = {key for key, value in values.items() if value is not None}
         aside = {
             key
             for pair in ALTERNATIVES
@@ -401,8 +397,8 @@ class SynchronousJob(Model):
             if keys & one
             for key in other - keys
         }
-        whole = with_preset(given, partial(presets, "synchronous"))
-        return {key: whole[key] for key in whole if key in given or key not in aside}
+        whole = with_preset(values, partial(presets, "synchronous"))
+        return {key: whole[key] for key in whole if key in values or key not in aside}
 
     @model_validator(mode="after")
     def _parts_fit(self) -> SynchronousJob:
@@ -411,7 +407,7 @@ class SynchronousJob(Model):
             self._need_one("work_days", "tokens")
         if self.phases is not None:
             starts_ms = [round(start_s * MS_PER_S) for start_s, _ in self.phases]
-            self._refuse("phases", *sorted(DRAWN))
+            self._refuse("phases", *sorted(RANDOM_DURATION_KEYS))
             if (
                 starts_ms[0]
                 or starts_ms != sorted(set(starts_ms))
@@ -433,13 +429,14 @@ class SynchronousJob(Model):
 
     def unused_keys(self) -> set[str]:
         """Return the keys without effect because phases are specified."""
-        return set() if self.phases is None else DRAWN
+        return set() if self.phases is None else RANDOM_DURATION_KEYS
 
     def lower_end(self, gpus_per_node: int) -> SynchronousJob | None:
         """Return the job with the slowest lag and edges of their ranges.
 
-        It has the smallest fluctuations in the ranges. None if lag and edges are both
-        specified. Edges are unchanged if iterations are too short for slower edges.
+        Of all values in the ranges, these give the smallest fluctuations. The result is
+        None if lag and edges are both specified. Edges are unchanged if iterations are
+        too short for slower edges.
         """
         keys = {"lag_s", "edge_s"} - self.model_fields_set
         if not keys or self.nodes(gpus_per_node) < 2:
@@ -454,7 +451,10 @@ class SynchronousJob(Model):
         return slow
 
     def corners(self) -> list[tuple[float, float]]:
-        """Return an iteration's corners as fractions of it, and levels from each."""
+        """Return the corners of an iteration and the level after each.
+
+        Corners are fractions of the iteration.
+        """
         levels = [(0.0, self.high), (self.duty, self.low)]
         if (dip := self.second_dip) is not None:
             levels[1:1] = [(dip.at, dip.level), (dip.at + dip.length, self.high)]
@@ -526,7 +526,7 @@ class SynchronousJob(Model):
     def mttf_s(self, n_nodes: int) -> float:
         """Return the mean time to failure of a job on `n_nodes` nodes [s].
 
-        Infinite at a failure rate of 0.
+        The time is infinite at a failure rate of 0.
         """
         per_day = n_nodes * self.failures_per_1000_node_days / 1000
         return S_PER_DAY / per_day if per_day and self.phases is None else math.inf
@@ -534,7 +534,7 @@ class SynchronousJob(Model):
     def interval_s(self, n_nodes: int) -> float:
         """Return the training time between two checkpoints [s].
 
-        Infinite without checkpoints.
+        The time is infinite without checkpoints.
         """
         if self.checkpoint_interval == "none":
             return math.inf
@@ -543,9 +543,9 @@ class SynchronousJob(Model):
         return float(self.checkpoint_interval)
 
     def problem(self, n_gpus_per_node: int) -> tuple[str, str] | None:
-        """Return key and text of a setting that does not fit the nodes.
+        """Return the key and the text of a setting that does not fit the nodes.
 
-        None if all settings do.
+        The result is None if all settings fit.
         """
         n_nodes = self.nodes(n_gpus_per_node)
         n_gpus = n_nodes * n_gpus_per_node

@@ -108,8 +108,8 @@ def _check_duration(text: object) -> str:
     number, unit = _split(text, _UNITS, "1 year")
     if number <= 0 or (unit in _CALENDAR_MONTHS and number % 1):
         raise must_be("longer than 0, and of whole months or years", text)
-    # A float has 15 exact digits; fewer would change a long span, an exponent would not
-    # be read.
+    # All 15 exact digits of a float: fewer would change a long span, and an exponent
+    # could not be read
     return f"{number:.15g} {unit}"
 
 
@@ -133,8 +133,8 @@ def end_date(start: datetime, duration: str, sign: int = 1) -> datetime:
     """Return the end of a span that starts at a date.
 
     Months and years follow the calendar. If the last month does not have the day of the
-    start, the span ends on that month's last day. With a sign of -1 the span lies
-    before the date.
+    start, the span ends on that month's last day. With a sign of -1 the span is before
+    the date.
     """
     number, unit = _split(duration, _UNITS, "1 year")
     if unit in _FIXED_MS:
@@ -220,7 +220,7 @@ def _package() -> ModuleType:
 
 
 MAX_WEIGHT = 1_000_000_000
-"""Only ratios matter; products of weights of any size would overflow."""
+"""Maximum weight; only ratios matter, and products of larger weights would overflow."""
 
 
 Weight = Annotated[float, Field(ge=0, le=MAX_WEIGHT)]

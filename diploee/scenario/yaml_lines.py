@@ -1,6 +1,6 @@
 """YAML reader that records the line of every key, for errors with file and line.
 
-All YAML of users is read here, files and values of ``--set`` alike, and within bounds:
+All YAML of users is read here, files and values of ``--set`` alike, and within limits:
 a text of a few lines may expand to gigabytes through its anchors, merge keys and tags.
 """
 
@@ -18,12 +18,14 @@ import yaml
 from diploee.base.errors import MAX_PROBLEMS, ScenarioError, shown
 from diploee.base.plain_data import KeyPath
 
+# Maximum size of a file [bytes]
 MAX_BYTES = 16_000_000
 MAX_ENTRIES = 20_000
-"""Keys and list items that a file may hold, all that its aliases stand for included."""
+"""Maximum number of keys and list items of a file, with the content of all aliases."""
 MAX_DEPTH = 64
 MAX_DIGITS = 400
-"""Longer numbers are slips: the largest float has 309 digits."""
+"""Maximum number of digits of a number; longer ones are errors, as the largest float
+has 309."""
 
 _TAG = "tag:yaml.org,2002:"
 
@@ -31,12 +33,13 @@ _TAG = "tag:yaml.org,2002:"
 class _Loader(yaml.SafeLoader):
     """YAML loader that rejects values without a plain meaning, with their line.
 
-    Tags, half characters, 2018-13-01.
+    Examples are tags, half characters, and 2018-13-01.
     """
 
     _depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Return the next node, without tags, surrogates or too deep nesting."""
         event = self.peek_event()  # type: ignore[no-untyped-call]
         if (tag := getattr(event, "tag", None)) is not None:
             raise _problem(
@@ -59,6 +62,7 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """Return the value of a node, if it is a valid value."""
         if node.tag == f"{_TAG}int" and len(node.value) > MAX_DIGITS:
             raise _problem(
                 f"a number of {len(node.value):,} digits is out of range", node
@@ -71,8 +75,7 @@ class _Loader(yaml.SafeLoader):
             ) from error
 
 
-# YAML 1.1 reads 1e-3 as text; with the point and sign that it wants, 1.0e-3, nobody
-# writes it.
+# YAML 1.1 reads 1e-3 as text, and only 1.0e-3 as a number; here both are numbers.
 _Loader.add_implicit_resolver(
     f"{_TAG}float",
     re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+$"),
@@ -96,7 +99,7 @@ def presets(kind: str) -> dict[str, Any]:
 
 
 def load_yaml_with_lines(
-    path: Path, such_as: str, kinds: type | tuple[type, ...] = dict
+    path: Path, expected: str, kinds: type | tuple[type, ...] = dict
 ) -> tuple[Any, dict[KeyPath, int]]:
     """Read a YAML file into data and the line of every key."""
     try:
@@ -118,21 +121,21 @@ def load_yaml_with_lines(
         raise ScenarioError(
             [f"{path}: is not UTF-8 text (byte {error.start})"]
         ) from error
-    return read_text(text, path, such_as, kinds)
+    return read_text(text, path, expected, kinds)
 
 
 def read_text(
     text: str,
     source: object = "scenario",
-    such_as: str = "keys such as 'name:'",
+    expected: str = "keys such as 'name:'",
     kinds: type | tuple[type, ...] = dict,
 ) -> tuple[Any, dict[KeyPath, int]]:
     """Read YAML text; errors name its source and the line."""
     data, lines = _parse(text, lambda line: f"{source}{f':{line}' if line else ''}")
     if not isinstance(data, kinds):
-        problem = f": is empty; expected {such_as}"
+        problem = f": is empty; expected {expected}"
         if data is not None:
-            problem = f":1: expected {such_as}, found {shown(data)}"
+            problem = f":1: expected {expected}, found {shown(data)}"
         raise ScenarioError([f"{source}{problem}"])
     return data, lines
 
@@ -165,11 +168,13 @@ def _parse(text: str, where: Any) -> tuple[Any, dict[KeyPath, int]]:
         loader.dispose()
 
 
-def _problem(problem: str, at: Any) -> yaml.MarkedYAMLError:
-    return yaml.MarkedYAMLError(problem=problem, problem_mark=at.start_mark)
+def _problem(problem: str, node: Any) -> yaml.MarkedYAMLError:
+    """Return a YAML error at a node."""
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
 
 
 def _error_text(error: yaml.MarkedYAMLError) -> str:
+    """Return the text of a YAML error."""
     problem = error.problem or "can't be read"
     if problem.startswith("but "):
         problem = f"{error.context}, {problem}"
@@ -178,16 +183,17 @@ def _error_text(error: yaml.MarkedYAMLError) -> str:
     return problem
 
 
-def _check_depth(depth: int, at: Any) -> None:
+def _check_depth(depth: int, node: Any) -> None:
+    """Raise an error if a node is nested too deep."""
     if depth > MAX_DEPTH:
-        raise _problem(f"keys or lists are nested more than {MAX_DEPTH} deep", at)
+        raise _problem(f"keys or lists are nested more than {MAX_DEPTH} deep", node)
 
 
 def _collect(
     node: yaml.Node,
     key_path: KeyPath,
     lines: dict[KeyPath, int],
-    inside: frozenset[int],
+    ancestors: frozenset[int],
 ) -> Iterator[tuple[int, str]]:
     """Record the line of every key and item of a node.
 
@@ -195,31 +201,34 @@ def _collect(
     were at its position, so that the entries count the expanded size of the file. A
     merge key counts as a key: if given twice, it would double the merged content.
     """
-    if id(node) in inside:
+    if id(node) in ancestors:
         raise _problem("an alias holds itself", node)
     if len(lines) > MAX_ENTRIES:
         raise _problem(f"more than {MAX_ENTRIES:,} keys and items", node)
     _check_depth(len(key_path), node)
-    inside = inside | {id(node)}
+    ancestors = ancestors | {id(node)}
     if isinstance(node, yaml.MappingNode):
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
                 raise _problem("found unhashable key", key_node)
-            here = (*key_path, _key(key_node))
+            child_path = (*key_path, _key(key_node))
             start = key_node.start_mark.line + 1
-            if here in lines:
-                first = f"key given twice (first on line {lines[here]}); remove one"
-                yield start, f"{dotted_key(here)}: {first}"
+            if child_path in lines:
+                first = (
+                    f"key given twice (first on line {lines[child_path]}); remove one"
+                )
+                yield start, f"{dotted_key(child_path)}: {first}"
                 continue
-            lines[here] = start
-            yield from _collect(value_node, here, lines, inside)
+            lines[child_path] = start
+            yield from _collect(value_node, child_path, lines, ancestors)
     elif isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
             lines[(*key_path, index)] = item.start_mark.line + 1
-            yield from _collect(item, (*key_path, index), lines, inside)
+            yield from _collect(item, (*key_path, index), lines, ancestors)
 
 
 def _key(node: yaml.Node) -> str | int:
+    """Return a key as a string, or an integer if it is one."""
     if node.tag == f"{_TAG}int":
         try:
             return int(node.value)
@@ -232,10 +241,12 @@ def key_location(
     source: object, lines: Mapping[KeyPath, int], key_path: KeyPath
 ) -> str:
     """Return the label of a key of a file, ``site.yaml:7 streams.training.pool``."""
-    at = key_path
-    while at not in lines and at:  # the nearest key above it that the file has
-        at = at[:-1]
-    line = lines.get(at)
+    known_path = key_path
+    while (
+        known_path not in lines and known_path
+    ):  # the nearest key above it that the file has
+        known_path = known_path[:-1]
+    line = lines.get(known_path)
     return f"{source}{f':{line}' if line else ''} {dotted_key(key_path)}".rstrip()
 
 

@@ -1,4 +1,4 @@
-"""Actions that a policy's `decide` may return besides starting jobs."""
+"""Actions that the method `decide` of a policy or controller may return."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ How = Literal["checkpoint", "kill", "suspend"]
 
 @dataclass(frozen=True, slots=True)
 class Start(Brief):
-    """Start a waiting job, on the nodes that it asks for unless others are given.
+    """Start a waiting job, by default on the number of nodes that it requests.
 
     Parameters
     ----------
     job : int
-        A job of `view.queue`.
+        Number of a job in `view.queue`.
     n_nodes : int, optional
-        Nodes to run it on, within what its class tolerates.
+        Number of nodes to run it on, within the limits of its class.
     level : int
-        Cap level; 0 = uncapped.
+        Level of the power cap; 0 = uncapped.
     """
 
     job: int
@@ -36,12 +36,12 @@ class Preempt(Brief):
     Parameters
     ----------
     job : int
-        A job of `view.running`.
+        Number of a job in `view.running`.
     how : {"checkpoint", "kill", "suspend"}
-        `checkpoint` saves its work, which takes its stop time, and puts it back into
-        the queue; `kill` does so at once and loses the work since the last checkpoint;
-        `suspend` keeps its work and its nodes, which draw idle power until it is
-        resumed.
+        `checkpoint` saves its work, which takes the stop time of its class, and puts
+        the job back into the queue; `kill` does so at once and loses the work since the
+        last checkpoint; `suspend` keeps its work and its nodes, which draw idle power
+        until the job is resumed.
     """
 
     job: int
@@ -50,28 +50,28 @@ class Preempt(Brief):
 
 @dataclass(frozen=True, slots=True)
 class Resume(Brief):
-    """Let a suspended job work on."""
+    """Resume a suspended job."""
 
-    job: int  # its number
+    job: int  # number of the job
 
 
 @dataclass(frozen=True, slots=True)
 class Resize(Brief):
-    """Run a running job on other nodes.
+    """Continue a running job on another number of nodes.
 
-    It is stopped, its work saved, and started again.
+    The job is stopped, its work is saved, and it is started again.
     """
 
-    job: int  # its number
-    n_nodes: int  # its nodes from then on
+    job: int  # number of the job
+    n_nodes: int  # new number of nodes
 
 
 @dataclass(frozen=True, slots=True)
 class SetLevel(Brief):
-    """Cap the GPUs of a running job at a level; 0 = uncapped."""
+    """Cap the GPU power of a running job at a level; 0 = uncapped."""
 
-    job: int  # its number
-    level: int  # of the cap
+    job: int  # number of the job
+    level: int  # level of the power cap
 
 
 Action = Start | Preempt | Resume | Resize | SetLevel

@@ -1,8 +1,8 @@
-"""`Context` and views: the state that preemptive policies and controllers see.
+"""`Context` and views: the state that preemptive policies and controllers can see.
 
-A policy sees its own pool with its queue, and power, signals and events of the
-facility; the controller sees all pools. All of it is known ahead or up to now: nothing
-tells a job's true run time.
+A policy sees its own pool and queue, and the power, signals and events of the facility.
+A controller sees all pools. All of this is past or known in advance; the true run times
+of jobs are never visible.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from diploee.schedule.signals import Signal
 
 @dataclass(eq=False, slots=True)
 class PreemptiveJob:
-    """A job that waits or holds nodes."""
+    """State of a job that waits or has nodes."""
 
     number: int
     flexible: ClassFlexibility
     submit_ms: int
-    asked: int
+    n_requested: int
     duration_ms: int
     estimate_ms: int
     class_id: int
@@ -38,43 +38,43 @@ class PreemptiveJob:
     power_factor: float
     user_id: int
     priority: float
-    held: int = 0  # nodes taken from the pool; `nodes` are those in use
-    nodes: int = 0
+    n_allocated: int = 0  # nodes allocated in the pool; `n_nodes`: nodes in use
+    n_nodes: int = 0
     kind: int = RUN
     level: int = 0
     rate: float = 1.0
-    work_ms: int = 0  # at `since_ms`; `saved_ms` in the last checkpoint
+    work_ms: int = 0  # work done by `since_ms`; `saved_ms`: by the last checkpoint
     saved_ms: int = 0
     since_ms: int = 0
     reported_until_ms: int = 0
     end_ms: int = 0
-    turn: int = 0  # an event of another turn is out of date
-    resized: int = 0  # nodes to go on with after a checkpoint; 0 = back into the queue
-    used: int = 0
+    turn: int = 0  # number of the interval; events of earlier ones are obsolete
+    resized: int = 0  # nodes to continue on after a checkpoint; 0 = back to the queue
+    n_used: int = 0
     power_mw: int = 0
     held_w: float = 0.0
 
     def __post_init__(self) -> None:
-        self.nodes = self.asked
+        self.n_nodes = self.n_requested
 
     def work_at(self, time_ms: int) -> int:
-        """Return the work done by a time of the present stretch [ms]."""
+        """Return the work done by a time in the present interval [ms]."""
         if self.kind != RUN:
             return self.work_ms
         if time_ms >= self.end_ms:
             return self.duration_ms
-        passed_ms = time_ms - self.since_ms
-        done_ms = passed_ms if self.rate == 1 else int(passed_ms * self.rate)
+        elapsed_ms = time_ms - self.since_ms
+        done_ms = elapsed_ms if self.rate == 1 else int(elapsed_ms * self.rate)
         return min(self.work_ms + done_ms, self.duration_ms)
 
     def saved_at(self, time_ms: int) -> int:
-        """Return the work in its last checkpoint by a time [ms]."""
-        every_ms = self.flexible.checkpoint_every_ms
-        return max(self.saved_ms, self.work_at(time_ms) // every_ms * every_ms)
+        """Return the work saved in the last checkpoint before a time [ms]."""
+        period_ms = self.flexible.checkpoint_every_ms
+        return max(self.saved_ms, self.work_at(time_ms) // period_ms * period_ms)
 
 
 class Engine(Protocol):
-    """The engine behind the views."""
+    """Protocol of the engine that policies and controllers see through views."""
 
     context: Context
     jobs: dict[int, PreemptiveJob]
@@ -88,7 +88,7 @@ class Engine(Protocol):
         ...
 
     def rate(self, job: PreemptiveJob, level: int, n_nodes: int | None = None) -> float:
-        """Return the rate of a job's work."""
+        """Return the rate of a job's work, relative to an uncapped run."""
         ...
 
     def power_w(self, job: PreemptiveJob, level: int | None = None) -> float:
@@ -96,12 +96,12 @@ class Engine(Protocol):
         ...
 
     def wake_at(self, time_ms: int, pool: PreemptivePool | None) -> None:
-        """Ask a pool's policy, or the controller, at a time [ms]."""
+        """Request a decision at a time [ms], of a pool or the controller."""
         ...
 
 
-class _Sight:
-    """The view that all share: time, services, signals and events."""
+class _FacilityState:
+    """Base of all views: time, service power, signals and events."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -113,55 +113,55 @@ class _Sight:
 
     @property
     def clock(self) -> WallClock:
-        """Local time of the site: ``clock.at(now_ms)`` is the time there."""
+        """Local time of the site; ``clock.at(now_ms)`` is the present local time."""
         return self._engine.context.clock
 
     def service_power_w(self, time_ms: int) -> float:
-        """Return services' planned power beyond their nodes' idle power [W]."""
+        """Return the planned power of services above their nodes' idle power [W]."""
         return self._engine.context.service_power_w(time_ms)
 
     @property
     def signals(self) -> Mapping[str, Any]:
-        """Outside signals by name."""
+        """External signals by name."""
         return self._engine.signals
 
     @property
     def events_known(self) -> Sequence[RunEvent]:
-        """Events issued by now."""
+        """Demand-response events that have been issued."""
         now_ms = self.now_ms
         return [
             event for event in self._engine.context.events if event.issued_ms <= now_ms
         ]
 
 
-class FacilityScope(_Sight):
-    """The whole facility in the view of a pool's policy: power, signals, events.
+class FacilityScope(_FacilityState):
+    """View of the whole facility for a pool's policy: power, signals and events.
 
-    No queues.
+    It has no queues.
     """
 
     @property
     def power_w(self) -> float:
-        """Mean power of all devices as they are now [W]: jobs, services, idle nodes."""
+        """Present mean power of all devices [W]: jobs, services and idle nodes."""
         pools_w = sum(pool.pool_power_w for pool in self._engine.pools.values())
         return pools_w + self.service_power_w(self.now_ms)
 
 
 class FacilityView(FacilityScope):
-    """View of a controller: all pools, with their queues."""
+    """View of a controller: the facility and all pools, with their queues."""
 
     @property
     def pools(self) -> Mapping[str, PreemptivePool]:
-        """The pools by name."""
+        """Pools by name."""
         return self._engine.pools
 
     def wake_at(self, time_ms: int) -> None:
-        """Ask for another decision at a time [ms], after now."""
+        """Request another decision at a time after the present [ms]."""
         self._engine.wake_at(time_ms, None)
 
 
-class PreemptivePool(_Sight):
-    """One pool with its queue, as its policy sees it.
+class PreemptivePool(_FacilityState):
+    """State of one pool and its queue, as the pool's policy sees it.
 
     Jobs are numbered over all pools.
     """
@@ -172,14 +172,15 @@ class PreemptivePool(_Sight):
         self.n_nodes = self.free_nodes = n_nodes
         self.waiting: deque[int] = deque()
         self.queue = self.waiting
-        """Waiting jobs that the controller does not hold, in the order of submission."""  # noqa: E501
+        """Waiting jobs in the order of submission, without those that the controller
+        delays."""
         self.running: dict[int, int] = {}
-        """Jobs that hold nodes, each with the time at which it is expected to end [ms]."""  # noqa: E501
+        """Jobs that have nodes, each with its expected end [ms]."""
         self.suspended: dict[int, None] = {}
-        """Those of them that are suspended."""
+        """Jobs in `running` that are suspended."""
         self.stopping: dict[int, None] = {}
-        """Those of them that are being saved: nothing else can be done with them until
-        then."""
+        """Jobs in `running` that are saving a checkpoint; until its end they accept no
+        other action."""
         self.job_n_nodes: dict[int, int] = {}
         self.job_estimate_ms: dict[int, int] = {}
         self.job_submit_ms: dict[int, int] = {}
@@ -197,43 +198,43 @@ class PreemptivePool(_Sight):
 
     @property
     def facility(self) -> FacilityScope:
-        """Power, signals and events of the whole facility."""
+        """View of the whole facility: power, signals and events."""
         return self._engine.scope
 
     @property
     def pool_power_w(self) -> float:
-        """Mean power of its jobs as they are now, and of its idle nodes [W].
+        """Present mean power of the pool's jobs and idle nodes [W].
 
-        Without services.
+        Services are not included.
         """
         return self.power_mw / 1000 + (self.n_nodes - self.in_use) * self.idle_w
 
     @property
     def n_levels(self) -> int:
-        """Number of cap levels; 0 is none."""
+        """Number of power cap levels; level 0 is uncapped."""
         return len(self._engine.context.levels)
 
     def expected_end_ms(self, job: int) -> int:
-        """Return when a job that holds nodes is expected to end [ms], after now."""
+        """Return the expected end of a job that has nodes [ms], after the present."""
         return max(self.running[job], self.now_ms + 1)
 
     def works(self, job: int) -> bool:
-        """Return whether a job that holds nodes works now.
-
-        Not suspended, saved or restarting.
-        """
+        """Return True if a job is running, not suspended, saved or restarting."""
         return self._engine.jobs[job].kind == RUN
 
     def work_ms(self, job: int) -> int:
-        """Return the work that a job has done by now [ms of an uncapped run]."""
+        """Return the work that a job has done [ms of an uncapped run]."""
         return self._engine.jobs[job].work_at(self.now_ms)
 
     def saved_ms(self, job: int) -> int:
-        """Return the work that a job would keep if it were killed now [ms]."""
+        """Return the work that a job would keep if killed now [ms].
+
+        Work is in ms of an uncapped run.
+        """
         return self._engine.jobs[job].saved_at(self.now_ms)
 
     def flexibility(self, job: int) -> ClassFlexibility:
-        """Return how a job bends."""
+        """Return the flexibility of a job's class."""
         return self._engine.jobs[job].flexible
 
     def priority(self, job: int) -> float:
@@ -241,86 +242,89 @@ class PreemptivePool(_Sight):
         return self._engine.jobs[job].priority
 
     def deadline_ms(self, job: int) -> int:
-        """Return when a job is due [ms], by its class.
+        """Return the deadline of a job by its class [ms].
 
-        A date, or its estimate and some slack.
+        The deadline is a date, or the submission time plus the estimate and slack.
         """
-        of = self._engine.jobs[job]
-        flexible = of.flexible
+        state = self._engine.jobs[job]
+        flexible = state.flexible
         if flexible.deadline_ms is not None:
             return flexible.deadline_ms
         if flexible.slack is None:
             return sys.maxsize
-        return int(of.submit_ms + (1 + flexible.slack) * of.estimate_ms)
+        return int(state.submit_ms + (1 + flexible.slack) * state.estimate_ms)
 
     def speed(self, job: int, level: int, n_nodes: int | None = None) -> float:
-        """Return the rate of a job's work at a level and on a number of nodes."""
+        """Return the rate of a job's work at a cap level and on a number of nodes.
+
+        The rate is relative to an uncapped run on the requested nodes.
+        """
         return self._engine.rate(self._engine.jobs[job], level, n_nodes)
 
     def power_w(self, job: int, level: int = 0) -> float:
-        """Return the power of a job that runs at a level, on its nodes [W]."""
+        """Return the power of a job at a cap level, on its nodes [W]."""
         return self._engine.power_w(self._engine.jobs[job], level)
 
     def wake_at(self, time_ms: int) -> None:
-        """Ask for another decision at a time [ms], after now."""
+        """Request another decision at a time after the present [ms]."""
         self._engine.wake_at(time_ms, self)
 
 
 class Controller(Protocol):
-    """Acts on all pools of a facility, before their own policies, once at each instant.
+    """Protocol of a controller, which acts on all pools before their policies.
 
-    One with ``holds`` that is false lets all jobs start and is not asked of each. One
-    with a method ``settled(view)`` is asked when all is decided at an instant, and
-    again after what it answers.
+    A controller decides once at each time with an event. If its attribute ``holds`` is
+    false, all jobs may start and `may_start` is not called. If it has a method
+    ``settled(view)``, this is called after all decisions at a time, and again after the
+    actions that it returned.
     """
 
     def decide(self, view: FacilityView) -> Sequence[tuple[str, Action]]:
-        """Return actions, each with the name of its pool, in order."""
+        """Return the actions to take, in order, each with the name of its pool."""
         ...
 
     def may_start(self, view: FacilityView, pool: str, job: int) -> bool:
-        """Return whether a pool may start a waiting job now.
+        """Return True if a waiting job may start now.
 
-        One that it may not is not seen.
+        A pool's policy does not see jobs that may not start.
         """
         ...
 
     def settled(self, view: FacilityView) -> Sequence[tuple[str, Action]]:
-        """Return what else is to be done at an instant, after all have decided.
+        """Return further actions at a time, after all decisions.
 
-        Mostly nothing.
+        The result is empty in most cases.
         """
         ...
 
 
 RUN_TIME = WallClock(datetime(1970, 1, 1, tzinfo=UTC))
-"""The clock of a schedule alone, which has no site: its time is UTC."""
+"""Clock of a schedule without a site, in UTC."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """Data of a facility for acting policies and a controller, besides its queues."""
+    """Facility data for preemptive policies and a controller."""
 
-    # 0 W where it is not known, as in tests of a schedule alone
+    # Power of jobs; None counts as 0 W, as in tests of a schedule alone
     power: JobPower | None = None
-    flexibility: Sequence[
-        ClassFlexibility
-    ] = ()  # by `class_id`; the defaults beyond it
-    levels: CapLevels = field(default_factory=CapLevels)  # caps that jobs may be run at
+    # Flexibility by `class_id`; further classes have the defaults
+    flexibility: Sequence[ClassFlexibility] = ()
+    levels: CapLevels = field(default_factory=CapLevels)  # levels of the power cap
     idle_power_w: Sequence[float] = ()  # idle power of a node of each pool [W]
-    # Planned power of all services at a time [ms], beyond idle power of their nodes [W]
+    # Planned power of all services at a time [ms], above their nodes' idle power [W]
     service_power_w: Callable[[int], float] = lambda _: 0.0
-    # Outside signals by name
+    # External signals by name
     signals: Mapping[str, Signal] = field(default_factory=dict)
-    # All of the run; a policy sees those that were issued
+    # All events of the run; a policy sees those that were issued
     events: Sequence[RunEvent] = ()
-    # when all are asked [ms], such as at changes of signals; events wake too
+    # Times of further decisions of all [ms], such as changes of signals
     wakes_ms: Sequence[int] = ()
     controller: Controller | None = None  # acts before the policies of the pools
     clock: WallClock = RUN_TIME  # local time of the site
 
     def flexibility_of(self, class_id: int) -> ClassFlexibility:
-        """Return how the jobs of a class bend."""
+        """Return the flexibility of a job class, by its index."""
         if class_id < len(self.flexibility):
             return self.flexibility[class_id]
         return BY_DEFAULT

@@ -1,4 +1,8 @@
-"""`ExecutionIntervals` of jobs that a policy may stop, slow or resize."""
+"""`ExecutionIntervals` of jobs that a policy may stop, slow or resize.
+
+An execution interval is a time in which a job has a constant number of nodes, power cap
+and kind of activity.
+"""
 
 from __future__ import annotations
 
@@ -22,48 +26,48 @@ from diploee.schedule.job_table import JobTable
 from diploee.schedule.started import NEVER_MS, Schedule
 
 KINDS = ("run", "checkpoint", "restart", "paused")
-"""Kinds of a stretch of a job, by `Runs.kind`; it holds its nodes in all of them."""
+"""Kinds of execution intervals, by `ExecutionIntervals.kind`; a job has nodes in
+all."""
 RUN, CHECKPOINT, RESTART, PAUSED = range(len(KINDS))
 
 
 @dataclass(frozen=True, eq=False)
 class ExecutionIntervals(Table):
-    """Stretches of jobs, cut at every `DRAW_MS` from the run's start on."""
+    """Execution intervals of jobs, also cut every `DRAW_MS` from the run's start."""
 
     job: Int64Array = column("int64")  # row of the job table
-    # Span of the stretch [ms]
+    # Start and end of the interval [ms]
     start_ms: Int64Array = column("int64")
     end_ms: Int64Array = column("int64")
-    n_nodes: Int32Array = column("int32")  # nodes that it is on
-    # Work done before and after it, in ms of an uncapped run on the nodes asked for
+    n_nodes: Int32Array = column("int32")  # nodes of the job
+    # Work done at its start and end [ms of an uncapped run on the requested nodes]
     work_from_ms: Int64Array = column("int64")
     work_to_ms: Int64Array = column("int64")
     level: Int32Array = column("int32")  # cap level
     kind: Int8Array = column("int8")  # index into `KINDS`
-    # Of all its nodes where it does not run [W]
+    # Power of all its nodes in intervals of other kinds than `run` [W]
     power_w: Float64Array = column("float64")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PreemptiveSchedule(Schedule):
-    """Jobs that ran in stretches within a window, or in the whole run.
+    """Jobs with their execution intervals, in a time window or the whole run.
 
-    The jobs are those that have started, with their first starts and their ends;
-    `NEVER_MS` = not ended yet.
+    The table has all jobs that have started, with their first starts and their ends;
+    `NEVER_MS` = not yet ended.
     """
 
-    # Within the window, in the order of their starts
+    # Execution intervals in the window, sorted by start
     runs: ExecutionIntervals
-    # Which of the jobs started for the first time within the window, shape (n,)
+    # Mask of jobs that started for the first time in the window, shape (n,)
     new: BoolArray
-    # When jobs were put back into a queue within the window, and when such jobs left it
-    # [ms]
+    # Times in the window at which jobs went back to a queue, and started again [ms]
     requeued_ms: Int64Array
     restarted_ms: Int64Array
 
     @property
     def first(self) -> BoolArray:
-        """Which jobs started for the first time."""
+        """Mask of jobs that started for the first time."""
         return self.new
 
     @cached_property
@@ -76,22 +80,22 @@ class PreemptiveSchedule(Schedule):
         return total
 
     @property
-    def of_energy(self) -> Int64Array:
-        """Job of each part with an energy: each stretch is one."""
+    def energy_rows(self) -> Int64Array:
+        """Job of each entry of energy; here each execution interval is one entry."""
         return self.runs.job
 
-    def occupied(self) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
-        """Return start, end [ms], nodes and pool of each stretch."""
+    def occupancy(self) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+        """Return start [ms], end [ms], nodes and pool of each execution interval."""
         runs = self.runs
         pool_id = self.jobs.pool_id[runs.job].astype(np.int64)
         return runs.start_ms, runs.end_ms, runs.n_nodes.astype(np.int64), pool_id
 
     def take(self, rows: Int64Array | BoolArray | slice) -> PreemptiveSchedule:
-        """Return some of the jobs, with their stretches."""
-        kept = np.arange(len(self.jobs))[rows]
-        place = np.full(len(self.jobs), -1, dtype=np.int64)
-        place[kept] = np.arange(kept.size)
-        job = place[self.runs.job]
+        """Return selected jobs with their execution intervals."""
+        kept_rows = np.arange(len(self.jobs))[rows]
+        new_row = np.full(len(self.jobs), -1, dtype=np.int64)
+        new_row[kept_rows] = np.arange(kept_rows.size)
+        job = new_row[self.runs.job]
         runs = replace(self.runs, job=job).take(job >= 0)
         return replace(
             self,
@@ -103,41 +107,44 @@ class PreemptiveSchedule(Schedule):
         )
 
 
-def runs_of(schedule: Schedule) -> ExecutionIntervals:
-    """Return what jobs did, in one stretch where nothing disturbs them."""
+def execution_intervals(schedule: Schedule) -> ExecutionIntervals:
+    """Return the execution intervals of a schedule.
+
+    An undisturbed job has a single interval.
+    """
     if isinstance(schedule, PreemptiveSchedule):
         return schedule.runs
     rows = np.flatnonzero(schedule.started)
-    jobs, none = schedule.jobs.take(rows), np.zeros(rows.size, dtype=np.int64)
+    jobs, zero = schedule.jobs.take(rows), np.zeros(rows.size, dtype=np.int64)
     return ExecutionIntervals(
         job=rows,
         start_ms=schedule.start_ms[rows],
         end_ms=schedule.end_ms[rows],
         n_nodes=jobs.n_nodes,
-        work_from_ms=none,
+        work_from_ms=zero,
         work_to_ms=jobs.duration_ms,
-        level=none.astype(np.int32),
+        level=zero.astype(np.int32),
         kind=np.full(rows.size, RUN, dtype=np.int8),
         power_w=np.zeros(rows.size),
     )
 
 
-def acted_in_order(
-    parts: Sequence[PreemptiveSchedule], jobs: JobTable, horizon_ms: int
+def join_windows(
+    windows: Sequence[PreemptiveSchedule], jobs: JobTable, horizon_ms: int
 ) -> PreemptiveSchedule:
-    """Return all jobs of a run, numbered from 0, with what windows of it gave."""
+    """Join the schedules of a run's windows into one, with jobs numbered from 0."""
     start_ms = np.full(len(jobs), NEVER_MS, dtype=np.int64)
     end_ms = start_ms.copy()
-    for part in parts:
-        start_ms[part.jobs.job_id] = part.start_ms
-        end_ms[part.jobs.job_id] = part.end_ms
+    for window in windows:
+        start_ms[window.jobs.job_id] = window.start_ms
+        end_ms[window.jobs.job_id] = window.end_ms
     return PreemptiveSchedule(
         jobs,
         start_ms,
         horizon_ms,
         ended_ms=end_ms,
-        runs=concat([replace(p.runs, job=p.jobs.job_id[p.runs.job]) for p in parts]),
+        runs=concat([replace(p.runs, job=p.jobs.job_id[p.runs.job]) for p in windows]),
         new=start_ms != NEVER_MS,
-        requeued_ms=np.concatenate([part.requeued_ms for part in parts]),
-        restarted_ms=np.concatenate([part.restarted_ms for part in parts]),
+        requeued_ms=np.concatenate([window.requeued_ms for window in windows]),
+        restarted_ms=np.concatenate([window.restarted_ms for window in windows]),
     )

@@ -1,10 +1,10 @@
-"""Placement: the nodes of a pool that each load holds over time.
+"""Placement: the nodes of a pool that each load occupies over time.
 
-A schedule says how many nodes a job holds from when to when; that they are free, the
-queue has seen to. Which ones follows from these times alone, whatever engine found
-them: at each instant nodes are given back, then taken in the order of the owners. A
-stretch that begins where one of its owner ends keeps its nodes, gives back those that
-it took last, or takes more.
+A schedule has the number of nodes of a job over time, and the queue guarantees that
+they are free. The placement follows from these times alone, for any engine: at each
+time nodes are released, then allocated in the order of the owners. An interval that
+starts at the end of another of its owner keeps the nodes, releases those allocated
+last, or gets more.
 """
 
 from __future__ import annotations
@@ -25,23 +25,24 @@ from diploee.schedule.kernels import (
     SPARE,
     Chain,
     Leaves,
+    max_tree,
     open_gpus,
-    place_stretches,
-    tree_of,
+    place_intervals,
 )
 
 ABSENT = np.iinfo(np.int64).min
-"""Owner of the nodes that phases add later; those of the next phases follow it."""
+"""Owner of the nodes that are not yet installed; later phases have the following
+numbers."""
 
 GROUP = MAX_IN_RACK
-"""Nodes of a leaf at most: the free ones are the bits of a number."""
+"""Maximum number of nodes of a tree leaf; free nodes are the bits of an integer."""
 
 
 @dataclass(frozen=True, eq=False)
 class SlotIntervals(Table):
-    """Spans of time in which an owner holds a number of slots.
+    """Time intervals in which an owner occupies a number of slots.
 
-    The nodes' where none share.
+    A slot is a node if nodes are not shared.
     """
 
     start_ms: Int64Array = column("int64")
@@ -52,98 +53,112 @@ class SlotIntervals(Table):
 
 @dataclass(frozen=True, eq=False)
 class HeldNodes(Table):
-    """Nodes side by side that an owner holds from when to when."""
+    """Contiguous nodes that an owner occupies, with start and end times."""
 
     start_ms: Int64Array = column("int64")
     end_ms: Int64Array = column("int64")
     owner: Int64Array = column("int64")
     first: Int64Array = column("int64")  # number of the first node in its pool
     n_nodes: Int64Array = column("int64")
-    n_slots: Int64Array = column("int64")  # slots that it holds on them
-    into: Int64Array = column("int64")  # slots that it held before it took these
+    n_slots: Int64Array = column("int64")  # slots of the owner on these nodes
+    into: Int64Array = column("int64")  # slots of the owner before it got these
     pool_id: Int64Array = column("int64", default=0)  # index of the pool
 
 
 class PlacedPool:
-    """The nodes of one pool, those that do not stand held by `ABSENT`.
+    """Nodes of one pool over time, with those not yet installed owned by `ABSENT`.
 
-    The free nodes of each leaf of `group` nodes are bits, their numbers a `tree_of`
-    them; `by_rack` a job gets the fewest leaves.
+    The free nodes of each leaf of `group` nodes are the bits of an integer; their
+    numbers are the leaves of a tree of maxima. With `by_rack`, a job gets the fewest
+    leaves.
     """
 
     def __init__(
         self,
-        standing: InstalledNodes,
+        installed: InstalledNodes,
         n_nodes: int,
         begin_ms: int = 0,
         n_gpus: int = 0,
         group: int = GROUP,
         by_rack: bool = False,
     ) -> None:
-        n_free = np.clip(standing.first - np.arange(0, n_nodes, group), 0, group)
+        n_free = np.clip(installed.first - np.arange(0, n_nodes, group), 0, group)
         pieces = np.empty((3, n_nodes), dtype=np.int64)
-        free, tree = (1 << n_free) - 1, tree_of(n_free)
+        free, tree = (1 << n_free) - 1, max_tree(n_free)
         self._leaves = Leaves(group, by_rack, free, tree, pieces)
         self._gpus = open_gpus(n_nodes, n_gpus) if n_gpus else None
-        # As in `absent_nodes`
-        later = [*standing.added, (NEVER_MS, n_nodes - standing.most)]
-        end_ms, added = np.array(later, dtype=np.int64).T
+        # The nodes of later phases, and those never installed
+        additions = [*installed.added, (NEVER_MS, n_nodes - installed.n_at_end)]
+        end_ms, added = np.array(additions, dtype=np.int64).T
         begins, owner = np.full(added.size, begin_ms), ABSENT + np.arange(added.size)
-        first = standing.first + np.cumsum(added) - added
-        none, last = np.zeros_like(added), np.full(added.size, -1)
+        first = installed.first + np.cumsum(added) - added
+        zero, no_gpu = np.zeros_like(added), np.full(added.size, -1)
         self._rows = np.column_stack(
-            (begins, end_ms, owner, first, added, added, none, last)
+            (begins, end_ms, owner, first, added, added, zero, no_gpu)
         )
-        self._spare = -1
-        self._most_rows = added.size + n_nodes * (n_gpus * SLOTS_PER_GPU or 1)
-        self._make_room(added.size + n_nodes)
-        self._stretches = SlotIntervals(begins, end_ms, added, owner)  # that run on
+        self._spare_row = -1
+        self._max_rows = added.size + n_nodes * (n_gpus * SLOTS_PER_GPU or 1)
+        self._add_spare_rows(added.size + n_nodes)
+        self._intervals = SlotIntervals(begins, end_ms, added, owner)  # running ones
         self._places = np.array(
-            [np.arange(added.size), none]
+            [np.arange(added.size), zero]
         )  # their last rows, and places on GPUs
 
     @property
-    def held(self) -> HeldNodes:
-        """The nodes that are held, until when their stretches end."""
+    def allocated(self) -> HeldNodes:
+        """Nodes that are occupied, until the ends of their intervals."""
         return HeldNodes(*self._rows[self._rows[:, SLOTS] != SPARE].T[:NEXT])
 
     def place(self, new: SlotIntervals, adjoin: bool = False) -> HeldNodes:
-        """Place stretches that start after all before, by start and owner.
+        """Place new intervals; return the nodes released since the last call.
 
-        Those of an owner may `adjoin`. Returns the nodes given back since the last
-        call, in the order of their ends.
+        New intervals start after all earlier ones, and are sorted by start and owner.
+        If intervals of an owner may be adjacent, set `adjoin`. Released nodes are
+        sorted by their ends.
         """
-        n_before = len(self._stretches)
-        of = concat([self._stretches, new])
-        places = np.full((2, len(of)), -1)
+        n_before = len(self._intervals)
+        intervals = concat([self._intervals, new])
+        places = np.full((2, len(intervals)), -1)
         places[:, :n_before] = self._places
-        before, after = np.full((2, len(of)), -1)
+        previous, following = np.full((2, len(intervals)), -1)
         if adjoin:
-            order = np.lexsort((of.start_ms, of.owner))
-            one, next_ = order[:-1], order[1:]
-            follows = (of.owner[one] == of.owner[next_]) & (
-                of.end_ms[one] == of.start_ms[next_]
+            order = np.lexsort((intervals.start_ms, intervals.owner))
+            earlier, later = order[:-1], order[1:]
+            follows = (intervals.owner[earlier] == intervals.owner[later]) & (
+                intervals.end_ms[earlier] == intervals.start_ms[later]
             )
-            after[one[follows]], before[next_[follows]] = next_[follows], one[follows]
-        # The numbers below times: sorted in a third of argsort's time
-        bits = len(of).bit_length()
-        keys = np.minimum(of.end_ms, NEVER_MS >> bits) << bits | np.arange(len(of))
+            following[earlier[follows]], previous[later[follows]] = (
+                later[follows],
+                earlier[follows],
+            )
+        # Row numbers in the low bits of the times: faster than argsort by three
+        bits = len(intervals).bit_length()
+        keys = np.minimum(intervals.end_ms, NEVER_MS >> bits) << bits | np.arange(
+            len(intervals)
+        )
         ends = np.sort(keys) & ((1 << bits) - 1)
         per_node = 1 if self._gpus is None else SLOTS_PER_GPU
         # Rows, if each were one node
-        n_most = int((-(-of.n_slots // per_node)).sum()) + 1
-        self._make_room(min(n_most, self._most_rows))
-        gone = np.empty((NEXT, n_most), np.int64)
-        n_ended, self._spare, n_gone = place_stretches(
+        max_rows = int((-(-intervals.n_slots // per_node)).sum()) + 1
+        self._add_spare_rows(min(max_rows, self._max_rows))
+        released = np.empty((NEXT, max_rows), np.int64)
+        n_ended, self._spare_row, n_gone = place_intervals(
             self._leaves,
             self._gpus,
             n_before,
-            Chain(of.start_ms, of.end_ms, of.n_slots, of.owner, before, after),
+            Chain(
+                intervals.start_ms,
+                intervals.end_ms,
+                intervals.n_slots,
+                intervals.owner,
+                previous,
+                following,
+            ),
             ends,
             places,
             self._rows,
-            self._spare,
-            gone,
+            self._spare_row,
+            released,
         )
         if n_ended < 0:
             raise WorkloadError(
@@ -152,13 +167,18 @@ class PlacedPool:
                 "out the nodes' file"
             )
         running = ends[n_ended:]
-        self._stretches, self._places = of.take(running), places[:, running]
-        return HeldNodes(*gone[:, :n_gone])
+        self._intervals, self._places = intervals.take(running), places[:, running]
+        return HeldNodes(*released[:, :n_gone])
 
-    def _make_room(self, n_rows: int) -> None:
-        """Add spare rows until there are n."""
+    def _add_spare_rows(self, n_rows: int) -> None:
+        """Add spare rows up to `n_rows` rows."""
         begin = len(self._rows)
         if n_rows > begin:
-            more = np.full((n_rows - begin, NEXT + 1), SPARE)
-            more[:, NEXT] = np.append(np.arange(begin + 1, n_rows), self._spare)
-            self._rows, self._spare = np.concatenate([self._rows, more]), begin
+            spare_rows = np.full((n_rows - begin, NEXT + 1), SPARE)
+            spare_rows[:, NEXT] = np.append(
+                np.arange(begin + 1, n_rows), self._spare_row
+            )
+            self._rows, self._spare_row = (
+                np.concatenate([self._rows, spare_rows]),
+                begin,
+            )

@@ -1,10 +1,9 @@
-"""Protocol of queue disciplines: choose the jobs to start from a cluster view.
+"""Protocol of queue disciplines, which select the jobs to start from a cluster view.
 
-It knows of a job what a scheduler knows: what was submitted and how long the job is
-thought to run (`Estimate`), never how long it will run in truth. A job that runs longer
-than its estimate keeps its nodes, and counts as ending the next ms.
-`ClusterView.wake_at` asks the policy again at a time at which neither a submission nor
-an end would.
+A policy knows of a job what a scheduler knows: the submitted request and an estimate of
+its run time (`Estimate`), never the true run time. A job that exceeds its estimate
+keeps its nodes, and is expected to end in the next ms. A policy is called at
+submissions and ends of jobs; with `ClusterView.wake_at` it requests further calls.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from diploee.schedule.job_table import JobTable
 
 
 class ClusterView(Protocol):
-    """View of a policy of one pool.
+    """View of one pool for its policy.
 
     Jobs are numbered in the order of submission to the pool.
     """
@@ -37,174 +36,182 @@ class ClusterView(Protocol):
     now_ms: int
     """Time since the start of the run [ms], negative in its warm-up."""
     clock: WallClock
-    """Local time of the site: ``clock.at(now_ms)`` is the time there, a `datetime`."""
+    """Local time of the site; ``clock.at(now_ms)`` is the present time (`datetime`)."""
     n_nodes: int
-    """Nodes of the pool that stand."""
+    """Installed nodes of the pool."""
     free_nodes: int
-    """Nodes that run nothing."""
+    """Nodes without a job."""
     queue: deque[int]
-    """Waiting jobs in the order of submission. Read only: the engine removes what
-    starts."""
+    """Waiting jobs in the order of submission. Read only: the engine removes jobs that
+    start."""
     running: dict[int, int]
-    """Jobs that run, each with its start plus its estimate [ms], which lies in the past
-    where it runs longer (`expected_end_ms`). Read only."""
+    """Running jobs, each with its start plus its estimate [ms], which is in the past if
+    the job exceeds its estimate (see `expected_end_ms`). Read only."""
     job_n_nodes: dict[int, int]
-    """Nodes that each waiting or running job occupies. These tables are read only."""
+    """Number of nodes of each waiting or running job. This table and the following ones
+    are read only."""
     job_estimate_ms: dict[int, int]
-    """How long each is thought to run [ms], at least 1: its policy's `estimate`, the
-    true run time where the policy has none."""
+    """Estimated run time of each job [ms], at least 1, by the policy's `estimate`; the
+    true run time if the policy has none."""
 
     job_submit_ms: dict[int, int]
-    """When each was submitted [ms]."""
+    """Time of submission of each job [ms]."""
     job_user: dict[int, int]
-    """Number of each one's user within its stream; 0 = not known."""
+    """Number of each job's user within its stream; 0 = unknown."""
     job_class: dict[int, int]
-    """Index of each one's job class."""
+    """Index of each job's class."""
     job_profile_id: dict[int, int]
-    """Index of each one's power profile in the library."""
+    """Index of each job's power profile in the library."""
 
     def priority(self, job: int) -> float:
         """Return the priority of a job's class."""
         ...
 
     def expected_end_ms(self, job: int) -> int:
-        """Return when a running job is expected to end [ms], after now.
+        """Return the expected end of a running job [ms], after the present.
 
-        That is its start plus its estimate; of a job that has run longer the next ms.
+        The expected end is the start plus the estimate; for a job that has exceeded its
+        estimate, it is the next ms.
         """
         ...
 
     def wake_at(self, time_ms: int) -> None:
-        """Ask for another decision at a time [ms], after now."""
+        """Request another decision at a time after the present [ms]."""
         ...
 
 
 class Policy(Protocol):
-    """A queue discipline; its `estimate`, if any, says how long jobs should run.
+    """Protocol of a queue discipline, with an optional rule `estimate` for run times.
 
-    One with an attribute `wants_idle` that is true is asked while no job waits, too.
+    If the attribute `wants_idle` is true, the policy is also called while no job waits.
     """
 
     def select(self, view: ClusterView) -> Sequence[int]:
         """Return the queued jobs to start now, in order.
 
-        Together they must fit the free nodes. Called while jobs wait, once at each
-        instant at which a job is submitted or ends, nodes are added or
-        `ClusterView.wake_at` asked for it: after all that happens at that instant.
+        Together the jobs must fit the free nodes. The method is called while jobs wait,
+        once at each time at which a job is submitted or ends, nodes are added or
+        `ClusterView.wake_at` requested a call, after all these events.
         """
         ...
 
 
 P = TypeVar("P", bound=type)
-_TWINS: dict[type, str] = {}
+_COMPILED_ENGINES: dict[type, str] = {}
 
 
 def register_compiled_engine(engine: str) -> Callable[[P], P]:
-    """Return a decorator that says which engine is the twin of a policy.
+    """Return a decorator that registers the compiled engine of a policy class.
 
-    It holds for that class alone: one derived from it may decide otherwise.
+    The registration is for that class alone; a derived class may decide otherwise.
 
     Parameters
     ----------
     engine : str
-        ``"module:Class"`` of the twin.
+        Engine as ``"module:Class"``.
     """
 
     def register(policy: P) -> P:
-        _TWINS[policy] = engine
+        _COMPILED_ENGINES[policy] = engine
         return policy
 
     return register
 
 
 def compiled_engine_for(policy: object) -> Callable[..., Any] | None:
-    """Return the engine that is the twin of a policy, None where it has none."""
-    if (engine := _TWINS.get(type(policy))) is None:
+    """Return the compiled engine of a policy, or None if it has none."""
+    if (engine := _COMPILED_ENGINES.get(type(policy))) is None:
         return None
     try:
-        made: Callable[..., Any] = import_object(engine)
+        factory: Callable[..., Any] = import_object(engine)
     except ValueError as error:
-        raise refusal(policy)(f": its twin: {error}") from None
-    return made
+        raise policy_error(policy)(f": its twin: {error}") from None
+    return factory
 
 
-def refusal(of: object) -> ErrorMaker:
+def policy_error(subject: object) -> ErrorMaker:
     """Return a factory of errors that name a policy, its engine or a controller."""
-    return lambda text: PolicyError(f"policy {type(of).__name__}{text}")
+    return lambda text: PolicyError(f"policy {type(subject).__name__}{text}")
 
 
-def asked(
-    of: object, method: str, is_right: Callable[[Any], bool], expected: str
+def checked_method(
+    subject: object, method: str, is_valid: Callable[[Any], bool], expected: str
 ) -> Callable[..., Any]:
-    """Return a method of a policy or controller, whose first answer is checked.
+    """Return a method of a policy or controller, whose first result is checked.
 
-    The answer is a list, or arrays of a twin. What is wrong is a `PolicyError` that
-    names it and the `expected` answer.
+    The result is a list, or arrays from a compiled engine. A wrong result raises a
+    `PolicyError` that names it and the `expected` result.
     """
-    refuse, call = refusal(of), getattr(of, method, None)
-    has_answered = False
+    make_error, call = policy_error(subject), getattr(subject, method, None)
+    is_checked = False
     if call is None:
-        raise refuse(f" has no method {method}")
+        raise make_error(f" has no method {method}")
 
-    def ask(*arguments: Any) -> Any:
-        nonlocal has_answered
+    def call_checked(*arguments: Any) -> Any:
+        nonlocal is_checked
         try:
-            found = call(*arguments)
-            if not (has_answered or is_right(found)):
-                what = one_line(shown(found))
-                raise refuse(f": {method} must return {expected}, found {what}")
+            result = call(*arguments)
+            if not (is_checked or is_valid(result)):
+                shown_result = one_line(shown(result))
+                raise make_error(
+                    f": {method} must return {expected}, found {shown_result}"
+                )
         except (DiploeeError, MemoryError):
             raise
         except Exception as error:
-            why = one_line(f"{type(error).__name__}: {error}")
-            raise refuse(f": {method} raised {why}") from error
-        has_answered = True
-        return found
+            reason = one_line(f"{type(error).__name__}: {error}")
+            raise make_error(f": {method} raised {reason}") from error
+        is_checked = True
+        return result
 
-    return ask
+    return call_checked
 
 
 JOBS = "numbers of jobs of view.queue"
-"""Answers of `select`, for errors."""
+"""Description of the results of `select`, for errors."""
 
 
-def are_jobs(found: Sequence[Any]) -> bool:
-    """Return whether an answer is numbers of jobs."""
-    return all(map(_is_whole, found))
+def are_job_numbers(values: Sequence[Any]) -> bool:
+    """Return True if all values are integers."""
+    return all(map(_is_whole, values))
 
 
-def are_actions(found: Sequence[Any]) -> bool:
-    """Return whether an answer is actions, with whole numbers."""
+def are_actions(values: Sequence[Any]) -> bool:
+    """Return True if all values are actions with whole numbers."""
     return all(
         isinstance(action, get_args(Action))
         and all(
             _is_whole(v) or v in (None, getattr(action, "how", None))
             for v in astuple(action)
         )
-        for action in found
+        for action in values
     )
 
 
-def are_pairs(found: Sequence[Any]) -> bool:
-    """Return whether an answer is actions, each with the name of its pool."""
-    return are_actions([action for _, action in found])
+def are_pairs(values: Sequence[Any]) -> bool:
+    """Return True if all values are pairs of a pool's name and an action."""
+    return are_actions([action for _, action in values])
 
 
-def are_starts(found: tuple[Int64Array, Int64Array]) -> bool:
-    """Return whether an answer of a twin is numbers of jobs and their starts [ms]."""
-    numbers, start_ms = found
+def are_starts(result: tuple[Int64Array, Int64Array]) -> bool:
+    """Return True if a result is integer arrays of job numbers and starts [ms]."""
+    numbers, start_ms = result
     return numbers.shape == start_ms.shape and numbers.dtype == start_ms.dtype == "i8"
 
 
 def _is_whole(value: object) -> bool:
+    """Return True for an integer that is not a bool."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-def wake_ms(who: object, time_ms: Any, now_ms: int) -> int:
-    """Return the time at which a policy asks to be woken [ms]; it must be after now."""
+def wake_ms(policy: object, time_ms: Any, now_ms: int) -> int:
+    """Return the time at which a policy asks to be called [ms].
+
+    A time that is not in the future raises a `PolicyError`.
+    """
     if _is_whole(time_ms) and time_ms > now_ms:
         return int(time_ms)
-    raise refusal(who)(
+    raise policy_error(policy)(
         f" asks to be woken at {shown(time_ms)} ms, expected a whole number after now "
         f"({now_ms} ms); it is asked again at each event anyway"
     )
@@ -215,13 +222,13 @@ LOGGED_OR_RUN: Literal["logged_or_run"] = "logged_or_run"
 
 
 class EstimateByFactor(Model):
-    """The true run time, times a factor."""
+    """Estimate that is the true run time times a factor."""
 
     factor: float = Field(gt=0, le=1e6, description="Factor on the true run time.")
 
 
 class EstimateByClasses(Model):
-    """The shortest of some lengths that the run time fits into."""
+    """Estimate that is the shortest of several lengths that the run time fits into."""
 
     classes: tuple[SpanMs, ...] = Field(
         min_length=1,
@@ -232,8 +239,8 @@ class EstimateByClasses(Model):
     )
 
 
-def _read(value: Any) -> Any:
-    """Return an estimate as one of its forms, with errors of that one alone."""
+def _parse_estimate(value: Any) -> Any:
+    """Return an estimate as one of its forms, with errors of that form alone."""
     if isinstance(value, dict) and set(value) == {"factor"}:
         return EstimateByFactor.model_validate(value)
     if isinstance(value, dict) and set(value) == {"classes"}:
@@ -250,13 +257,13 @@ def _read(value: Any) -> Any:
 
 Estimate = Annotated[
     Literal["exact", "logged", "logged_or_run"] | EstimateByFactor | EstimateByClasses,
-    BeforeValidator(_read),
+    BeforeValidator(_parse_estimate),
 ]
-"""A policy's rule for the estimates of its jobs."""
+"""Rule for the estimates of run times."""
 
 
 class EstimatingSpec(SchedulerSpec):
-    """A queue discipline that looks at how long jobs are thought to run."""
+    """Queue discipline that uses estimates of run times."""
 
     estimate: Estimate = default(
         LOGGED_OR_RUN,
@@ -271,20 +278,20 @@ class EstimatingSpec(SchedulerSpec):
     )
 
     def open(self) -> Any:
-        """Return the policy: itself, where it needs no state."""
+        """Return the policy; the spec itself if the policy has no state."""
         return self
 
 
 def estimated_ms(estimate: Estimate, jobs: JobTable) -> Int64Array:
-    """Return how long jobs are thought to run."""
+    """Return the estimated run times of jobs [ms]."""
     run_ms: Int64Array = jobs.duration_ms
     match estimate:
         case EstimateByFactor(factor=factor):
             run_ms = np.maximum(np.rint(run_ms * factor), 1).astype(np.int64)
         case EstimateByClasses(classes=classes):
             lengths_ms = np.sort(np.array(classes, dtype=np.int64))
-            fitting = np.searchsorted(lengths_ms, run_ms)
-            run_ms = lengths_ms[np.minimum(fitting, lengths_ms.size - 1)]
+            class_index = np.searchsorted(lengths_ms, run_ms)
+            run_ms = lengths_ms[np.minimum(class_index, lengths_ms.size - 1)]
         case "logged":
             run_ms = np.where(jobs.requested_ms > 0, jobs.requested_ms, run_ms)
         case "logged_or_run":

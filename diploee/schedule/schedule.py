@@ -1,7 +1,7 @@
 """Scheduling of a run's jobs, window by window: pools, engines and warm-up.
 
-`Cluster` finds them, pool by pool and window by window. `Transient` sees from them how
-long a run that begins empty fills up.
+`Cluster` schedules the jobs of all pools. `Transient` finds the time in which the pools
+of a run that starts empty fill up.
 """
 
 from __future__ import annotations
@@ -27,23 +27,24 @@ from diploee.schedule.policies.easy import StrictFifo
 from diploee.schedule.policy import (
     Policy,
     are_starts,
-    asked,
+    checked_method,
     compiled_engine_for,
-    refusal,
+    policy_error,
 )
 from diploee.schedule.started import NEVER_MS, Schedule, check_widths
 
 Engine = Literal["simpy", "compiled"]
+"""Name of a scheduling engine."""
 
 
 class PoolEngine(Protocol):
-    """Schedules one pool; jobs are numbered in the order in which it takes them in."""
+    """Protocol of an engine for one pool, which numbers jobs in the order added."""
 
     def advance(self, jobs: JobTable, until_ms: int) -> tuple[Int64Array, Int64Array]:
-        """Take in the jobs submitted since the last call and before a time.
+        """Add the jobs submitted since the last call, and simulate up to a time.
 
-        Simulate up to it. Returns the numbers of the jobs that started since the last
-        call, and when [ms].
+        Returns the numbers of the jobs that started since the last call, and their
+        starts [ms].
         """
         ...
 
@@ -58,17 +59,18 @@ QUEUE_COLUMNS = (
         "jobs submitted and not started",
     ),
 )
+"""Column of the number of waiting jobs."""
 
 
 class _PoolSchedule:
-    """The schedule of one pool as it comes about; nodes are counted in slots."""
+    """Schedule of one pool, built window by window; nodes are counted in slots."""
 
     def __init__(
         self, engine: PoolEngine, n_nodes: int, horizon_ms: int, slots_per_node: int = 1
     ) -> None:
         self._engine, self._n_nodes, self._horizon_ms = engine, n_nodes, horizon_ms
         expected = "numbers of jobs and their starts [ms], two arrays of int64"
-        self._ask = asked(engine, "advance", are_starts, expected)
+        self._advance_engine = checked_method(engine, "advance", are_starts, expected)
         self._has_started = False
         self._slots_per_node = slots_per_node
         self._waiting = JobTable.empty()
@@ -76,12 +78,12 @@ class _PoolSchedule:
         self._n_jobs = 0
 
     def advance(self, jobs: JobTable, until_ms: int) -> Schedule:
-        """Return the jobs that start before a time.
+        """Add jobs and return those that start before a time.
 
-        Arguments as in `PoolEngine.advance`.
+        See `PoolEngine.advance` for the parameters.
         """
         check_widths(jobs, self._n_nodes, self._slots_per_node)
-        numbers, start_ms = self._ask(jobs, until_ms)
+        numbers, start_ms = self._advance_engine(jobs, until_ms)
         waiting = concat([self._waiting, jobs])
         new = np.arange(self._n_jobs, self._n_jobs + len(jobs))
         waiting_numbers = np.concatenate([self._numbers, new])
@@ -91,17 +93,23 @@ class _PoolSchedule:
                 numbers, start_ms, waiting_numbers, waiting.submit_ms, until_ms
             )
         rows: slice | Int64Array
-        still: Int64Array | BoolArray
-        # In turn: nothing to copy
+        still_waiting: Int64Array | BoolArray
+        # Started in the order of submission: nothing to copy
         if np.array_equal(numbers, waiting_numbers[: numbers.size]):
-            rows, still = slice(numbers.size), np.arange(numbers.size, len(waiting))
+            rows, still_waiting = (
+                slice(numbers.size),
+                np.arange(numbers.size, len(waiting)),
+            )
         else:
-            rows, still = (
+            rows, still_waiting = (
                 np.searchsorted(waiting_numbers, numbers),
                 np.ones(len(waiting), np.bool_),
             )
-            still[rows] = False
-        self._waiting, self._numbers = waiting.take(still), waiting_numbers[still]
+            still_waiting[rows] = False
+        self._waiting, self._numbers = (
+            waiting.take(still_waiting),
+            waiting_numbers[still_waiting],
+        )
         return Schedule(waiting.take(rows), start_ms, self._horizon_ms)
 
     def _check_starts(
@@ -112,25 +120,25 @@ class _PoolSchedule:
         submit_ms: Int64Array,
         until_ms: int,
     ) -> None:
-        """Refuse first starts that the jobs can't have."""
+        """Raise an error if an engine's first starts are impossible."""
         self._has_started = True
-        refuse = refusal(self._engine)
-        place = np.searchsorted(waiting, numbers)
+        make_error = policy_error(self._engine)
+        rows = np.searchsorted(waiting, numbers)
         if (
-            place.max() == waiting.size
-            or (waiting[place] != numbers).any()
-            or np.bincount(place).max() > 1
+            rows.max() == waiting.size
+            or (waiting[rows] != numbers).any()
+            or np.bincount(rows).max() > 1
         ):
-            raise refuse(
+            raise make_error(
                 ": advance starts jobs which do not wait; they are numbered from 0 in "
                 "the order in which it takes them in, and start once"
             )
-        first_ms = submit_ms[place]
-        wrong = np.flatnonzero((start_ms < first_ms) | (start_ms >= until_ms))
-        for at in wrong[:1]:
-            raise refuse(
-                f": advance starts job {numbers[at]} at {start_ms[at]} ms, expected "
-                f"{first_ms[at]}, when it is submitted, or later, and before "
+        submitted_ms = submit_ms[rows]
+        wrong_rows = np.flatnonzero((start_ms < submitted_ms) | (start_ms >= until_ms))
+        for row in wrong_rows[:1]:
+            raise make_error(
+                f": advance starts job {numbers[row]} at {start_ms[row]} ms, expected "
+                f"{submitted_ms[row]}, when it is submitted, or later, and before "
                 f"{until_ms} ms"
             )
 
@@ -138,10 +146,11 @@ class _PoolSchedule:
 class Cluster:
     """All pools of a run, each with its own queue.
 
-    Their order gives the `pool_id` of jobs. Both engines give the same starts, job for
-    job. `policies` by pool replace what `Pool.scheduler` names, `standing` has the
-    nodes that stand, `context` what policies that act know besides their queues, with a
-    controller, and `slots_per_node` those in which the `n_nodes` of jobs count.
+    The order of the pools gives the `pool_id` of jobs. Both engines give the same
+    starts for every job. `policies` by pool replace those of `Pool.scheduler`.
+    `installed` are the installed nodes, `context` has the facility data for preemptive
+    policies and the controller, and `slots_per_node` is the unit in which the `n_nodes`
+    of jobs count.
     """
 
     def __init__(
@@ -151,29 +160,37 @@ class Cluster:
         engine: Engine = "simpy",
         policies: Mapping[str, Policy] | None = None,
         begin_ms: int = 0,
-        standing: Mapping[str, InstalledNodes] | None = None,
+        installed: Mapping[str, InstalledNodes] | None = None,
         context: Context | None = None,
         slots_per_node: Mapping[str, int] | None = None,
     ) -> None:
         self._horizon_ms = horizon_ms
         slots = dict.fromkeys(pools, 1) | dict(slots_per_node or {})
-        stand = {name: InstalledNodes(pool.n_nodes) for name, pool in pools.items()}
-        stand.update(standing or {})
-        chosen = chosen_policies(pools, policies)
-        self.acts = acts(chosen.values(), context)
+        installed_by_pool = {
+            name: InstalledNodes(pool.n_nodes) for name, pool in pools.items()
+        }
+        installed_by_pool.update(installed or {})
+        policy_by_pool = chosen_policies(pools, policies)
+        self.is_preemptive = needs_preemption(policy_by_pool.values(), context)
         for name in pools:
-            if slots[name] > 1 and (self.acts or type(chosen[name]) is not StrictFifo):
+            if slots[name] > 1 and (
+                self.is_preemptive or type(policy_by_pool[name]) is not StrictFifo
+            ):
                 raise WorkloadError(
                     f"pool '{name}': allocate: gpus goes with strict FIFO alone, not "
                     "with other policies or a controller; set allocate: nodes"
                 )
-        if self.acts:
+        if self.is_preemptive:
             if engine == "compiled":
-                _refuse_acting(chosen)
+                _raise_no_compiled_engine(policy_by_pool)
             from diploee.schedule.preemptive_engine import PreemptiveEngine
 
-            self._acting = PreemptiveEngine(
-                chosen, stand, context or Context(), begin_ms, horizon_ms
+            self._preemptive = PreemptiveEngine(
+                policy_by_pool,
+                installed_by_pool,
+                context or Context(),
+                begin_ms,
+                horizon_ms,
             )
             return
         clock = (context or Context()).clock
@@ -181,14 +198,14 @@ class Cluster:
             _PoolSchedule(
                 _engine(
                     name,
-                    stand[name],
+                    installed_by_pool[name],
                     engine,
-                    chosen[name],
+                    policy_by_pool[name],
                     begin_ms,
                     slots[name],
                     clock,
                 ),
-                stand[name].most * slots[name],
+                installed_by_pool[name].n_at_end * slots[name],
                 horizon_ms,
                 slots[name],
             )
@@ -196,21 +213,21 @@ class Cluster:
         ]
 
     @classmethod
-    def of(
+    def from_scenario(
         cls,
         scenario: Scenario,
         engine: Engine,
         policies: Mapping[str, Policy] | None,
         context: Context | None = None,
     ) -> Cluster:
-        """Return the pools of a scenario."""
+        """Return the cluster of a scenario."""
         return cls(
             scenario.facility.pools,
             scenario.horizon_ms,
             engine,
             policies,
             scenario.clock.begin_ms,
-            scenario.standing_nodes(),
+            scenario.installed_nodes(),
             replace(context or Context(), clock=scenario.clock.wall),
             scenario.facility.slots,
         )
@@ -218,10 +235,11 @@ class Cluster:
     def advance(self, jobs: JobTable, until_ms: int) -> Schedule:
         """Return the jobs of all pools that start before a time, pool after pool.
 
-        Where policies act, an `PreemptiveSchedule` of what jobs did before that time.
+        With preemptive policies, the result is a `PreemptiveSchedule` of all that jobs
+        did before that time.
         """
-        if self.acts:
-            return self._acting.advance(jobs, until_ms)
+        if self.is_preemptive:
+            return self._preemptive.advance(jobs, until_ms)
         if len(self._pools) == 1:
             return self._pools[0].advance(jobs, until_ms)
         started = [
@@ -229,18 +247,18 @@ class Cluster:
             for pool_id, pool in enumerate(self._pools)
         ]
         return Schedule(
-            concat([of_pool.jobs for of_pool in started]),
-            np.concatenate([of_pool.start_ms for of_pool in started]),
+            concat([schedule.jobs for schedule in started]),
+            np.concatenate([schedule.start_ms for schedule in started]),
             self._horizon_ms,
         )
 
 
 def chosen_policies(
-    pools: Mapping[str, Pool], own: Mapping[str, Policy] | None = None
+    pools: Mapping[str, Pool], custom: Mapping[str, Policy] | None = None
 ) -> dict[str, Policy]:
-    """Return the policy of each pool: an own one, or that which the pool names."""
-    own = own or {}
-    for name, policy in own.items():
+    """Return the policy of each pool: a custom one, or that of its scheduler."""
+    custom = custom or {}
+    for name, policy in custom.items():
         if name not in pools:
             raise WorkloadError(
                 f"policies: unknown pool {shown(name)} (have: {one_of(pools)})"
@@ -253,79 +271,85 @@ def chosen_policies(
                 f"decide(view), found {shown(policy)}"
             )
     return {
-        name: own.get(name) or pool.scheduler.open() for name, pool in pools.items()
+        name: custom.get(name) or pool.scheduler.open() for name, pool in pools.items()
     }
 
 
-def levels_of(
+def cap_levels_for(
     policies: Iterable[object], controller: object | None = None
 ) -> CapLevels:
-    """Return the cap levels that a run needs.
+    """Return the power cap levels that a run needs.
 
-    None where all that act say ``uses_levels = False``. Every level has a variant of
-    each profile, which costs time and memory.
+    If all policies and the controller have ``uses_levels = False``, there is only level
+    0. Every level needs a variant of each profile, which takes time and memory.
     """
-    acting = [policy for policy in policies if hasattr(policy, "decide")]
-    acting += [] if controller is None else [controller]
-    used = any(getattr(one, "uses_levels", True) for one in acting)
-    return CapLevels() if used else CapLevels((1.0,))
+    preemptive = [policy for policy in policies if hasattr(policy, "decide")]
+    preemptive += [] if controller is None else [controller]
+    has_levels = any(getattr(subject, "uses_levels", True) for subject in preemptive)
+    return CapLevels() if has_levels else CapLevels((1.0,))
 
 
-def acts(policies: Iterable[object], context: Context | None = None) -> bool:
-    """Return whether policies decide on more than starts, or a controller does."""
+def needs_preemption(
+    policies: Iterable[object], context: Context | None = None
+) -> bool:
+    """Return True if a policy is preemptive or there is a controller."""
     if context is not None and context.controller is not None:
         return True
     return any(hasattr(policy, "decide") for policy in policies)
 
 
-def _refuse_acting(chosen: Mapping[str, Policy]) -> NoReturn:
-    for name, policy in chosen.items():
+def _raise_no_compiled_engine(policies: Mapping[str, Policy]) -> NoReturn:
+    """Raise an error: the compiled engine lacks a policy, or has no controller."""
+    for name, policy in policies.items():
         if hasattr(policy, "decide"):
-            raise WorkloadError(_NO_TWIN.format(name, type(policy).__name__))
+            raise WorkloadError(_NO_COMPILED_ENGINE.format(name, type(policy).__name__))
     raise WorkloadError("the compiled engine has no controller; use --engine simpy")
 
 
-_NO_TWIN = "pool '{}': the compiled engine has no twin of policy {}; use --engine simpy"
+_NO_COMPILED_ENGINE = (
+    "pool '{}': the compiled engine has no twin of policy {}; use --engine simpy"
+)
 
 
 def _engine(
     name: str,
-    standing: InstalledNodes,
+    installed: InstalledNodes,
     engine: Engine,
     policy: Policy,
     begin_ms: int,
     slots_per_node: int = 1,
     clock: WallClock = RUN_TIME,
 ) -> PoolEngine:
+    """Return the engine of a pool."""
     if slots_per_node > 1:
         from diploee.schedule.kernels import open_gpus
 
-        gpus = open_gpus(standing.first, slots_per_node // SLOTS_PER_GPU)
+        gpus = open_gpus(installed.first, slots_per_node // SLOTS_PER_GPU)
         if engine == "compiled":
             from diploee.schedule.compiled import CompiledQueue
 
-            return CompiledQueue(policy, standing.first, begin_ms, gpus=gpus)
+            return CompiledQueue(policy, installed.first, begin_ms, gpus=gpus)
         from diploee.schedule.simpy_engine import SimpyGpus
 
         return SimpyGpus(gpus, begin_ms)
     if engine == "compiled":
-        if (twin := compiled_engine_for(policy)) is None:
-            raise WorkloadError(_NO_TWIN.format(name, type(policy).__name__))
-        return twin(policy, standing.first, begin_ms, standing.added)
+        if (compiled := compiled_engine_for(policy)) is None:
+            raise WorkloadError(_NO_COMPILED_ENGINE.format(name, type(policy).__name__))
+        return compiled(policy, installed.first, begin_ms, installed.added)
     from diploee.schedule.simpy_engine import SimpyCluster
 
-    return SimpyCluster(standing.first, policy, begin_ms, standing.added, clock)
+    return SimpyCluster(installed.first, policy, begin_ms, installed.added, clock)
 
 
 def in_order_of_submission(
     parts: Sequence[Schedule], jobs: JobTable, horizon_ms: int
 ) -> Schedule:
-    """Return all jobs of a run, numbered from 0, with their starts."""
-    from diploee.schedule.execution_intervals import PreemptiveSchedule, acted_in_order
+    """Join the schedules of a run's windows into one, with jobs numbered from 0."""
+    from diploee.schedule.execution_intervals import PreemptiveSchedule, join_windows
 
-    acted = [part for part in parts if isinstance(part, PreemptiveSchedule)]
-    if acted:
-        return acted_in_order(acted, jobs, horizon_ms)
+    preemptive = [part for part in parts if isinstance(part, PreemptiveSchedule)]
+    if preemptive:
+        return join_windows(preemptive, jobs, horizon_ms)
     start_ms = np.full(len(jobs), NEVER_MS, dtype=np.int64)
     for part in parts:
         start_ms[part.jobs.job_id] = part.start_ms
@@ -339,24 +363,24 @@ def simulated_utilization(
     context: Context | None,
     spans: Iterable[JobTable],
 ) -> float:
-    """Return the mean node occupancy (0-1) of a pool alone, uncontrolled.
+    """Return the mean node occupancy of a pool alone, without controller, 0-1.
 
-    `spans` are those that are drawn at once; a copy of the policy is asked, as it may
-    have a state.
+    `spans` are the jobs of each draw span. A copy of the policy is used, as it may have
+    a state.
     """
-    of_pool, clock = scenario.facility.pools[pool], scenario.clock
-    chosen = of_pool.scheduler.open() if policy is None else deepcopy(policy)
-    standing, slots_per_node = (
-        of_pool.standing(clock),
+    pool_spec, clock = scenario.facility.pools[pool], scenario.clock
+    policy_copy = pool_spec.scheduler.open() if policy is None else deepcopy(policy)
+    installed, slots_per_node = (
+        pool_spec.installed(clock),
         scenario.facility.slots_per_node(pool),
     )
     cluster = Cluster(
-        {"": of_pool},
+        {"": pool_spec},
         clock.horizon_ms,
-        "simpy" if compiled_engine_for(chosen) is None else "compiled",
-        {"": chosen},
+        "simpy" if compiled_engine_for(policy_copy) is None else "compiled",
+        {"": policy_copy},
         clock.begin_ms,
-        {"": standing},
+        {"": installed},
         replace(context or Context(), controller=None, clock=clock.wall),
         {"": slots_per_node},
     )
@@ -365,18 +389,18 @@ def simulated_utilization(
         jobs_alone = replace(jobs, pool_id=np.zeros(len(jobs), np.int16))
         started = cluster.advance(jobs_alone, min(number * DRAW_MS, clock.horizon_ms))
         node_ms += int(started.node_ms.sum())
-    return node_ms / (standing.node_ms(clock.horizon_ms) * slots_per_node)
+    return node_ms / (installed.node_ms(clock.horizon_ms) * slots_per_node)
 
 
 class Transient:
-    """The time in which pools fill up, as their schedule comes about.
+    """Time in which the pools of a run fill up, from its schedule.
 
-    A pool has filled up when its busy nodes first reach the mean that its jobs ask for,
-    or a job first has to wait. The whole has when every pool has, at the latest after
-    half the run.
+    A pool has filled up when its busy nodes first reach the mean that its jobs request,
+    or when a job first has to wait. The run has filled up when every pool has, at the
+    latest after half of the run.
 
-    `asked_nodes` are the nodes that the jobs of each pool, by its index, ask for on
-    average. A run with a warm-up begins filled.
+    `asked_nodes` is the mean number of nodes requested by the jobs of each pool, by its
+    index. A run with a warm-up starts filled.
     """
 
     def __init__(self, clock: RunClock, asked_nodes: Mapping[int, float]) -> None:
@@ -389,38 +413,44 @@ class Transient:
 
     @property
     def end_ms(self) -> int:
-        """Its end, a whole number of intervals [ms]; while it lasts, the latest one."""
+        """End of the transient, a whole number of intervals [ms].
+
+        Until it has ended, this is the latest possible end.
+        """
         return self._latest_ms if self._filling else min(self._end_ms, self._latest_ms)
 
-    def see(self, started: Schedule, until_ms: int) -> None:
-        """Take in the jobs that started since the last call and before a time [ms]."""
+    def update(self, started: Schedule, until_ms: int) -> None:
+        """Add the jobs that started since the last call and before a time [ms]."""
         if not self._filling:
             return
-        *new, new_pool_id = started.occupied()
-        jobs = np.concatenate([self._running, np.stack(new)], axis=1)
+        *occupied, new_pool_id = started.occupancy()
+        jobs = np.concatenate([self._running, np.stack(occupied)], axis=1)
         pool_id = np.concatenate([self._pool_id, new_pool_id])
-        late = started.first & (started.wait_ms > 0)
-        late_ms = np.where(late, started.start_ms, np.iinfo(np.int64).max)
-        for of_pool, n_nodes in list(self._filling.items()):
-            reached_ms = [
-                *late_ms[started.jobs.pool_id == of_pool],
-                *_first_with(jobs[:, pool_id == of_pool], n_nodes, until_ms),
+        has_waited = started.first & (started.wait_ms > 0)
+        waited_ms = np.where(has_waited, started.start_ms, np.iinfo(np.int64).max)
+        for pool_index, n_nodes in list(self._filling.items()):
+            candidates_ms = [
+                *waited_ms[started.jobs.pool_id == pool_index],
+                *_first_time_at(jobs[:, pool_id == pool_index], n_nodes, until_ms),
             ]
-            filled_ms = int(min(reached_ms, default=until_ms))
+            filled_ms = int(min(candidates_ms, default=until_ms))
             if filled_ms < until_ms:
-                del self._filling[of_pool]
+                del self._filling[pool_index]
                 self._end_ms = max(
                     self._end_ms, -(-filled_ms // self._step_ms) * self._step_ms
                 )
-        still = jobs[1] > until_ms
-        self._running, self._pool_id = jobs[:, still], pool_id[still]
+        is_running = jobs[1] > until_ms
+        self._running, self._pool_id = jobs[:, is_running], pool_id[is_running]
 
 
-def _first_with(jobs: Int64Array, n_nodes: float, until_ms: int) -> Int64Array:
-    """Return the first time before another when jobs take `n_nodes`, if any."""
-    start_ms, end_ms, of_job = jobs
+def _first_time_at(jobs: Int64Array, n_nodes: float, until_ms: int) -> Int64Array:
+    """Return the first time at which jobs occupy a number of nodes [ms].
+
+    The result is empty if there is no such time before `until_ms`.
+    """
+    start_ms, end_ms, job_nodes = jobs
     times_ms = np.concatenate([end_ms, start_ms])  # of equal times the ends come first
     order = np.argsort(times_ms, kind="stable")
-    level = np.cumsum(np.concatenate([-of_job, of_job])[order])
+    busy_nodes = np.cumsum(np.concatenate([-job_nodes, job_nodes])[order])
     times_ms = times_ms[order]
-    return times_ms[(level >= n_nodes) & (times_ms < until_ms)][:1]
+    return times_ms[(busy_nodes >= n_nodes) & (times_ms < until_ms)][:1]

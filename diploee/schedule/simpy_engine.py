@@ -1,7 +1,7 @@
 """SimPy engine of plain queues: one process submits jobs, each run is a timeout.
 
-At each instant all jobs that end give their nodes back and all that are submitted join
-the queue; then the policy says once which of the queue start.
+At each time all jobs that end release their nodes and all that are submitted join the
+queue; then the policy selects the jobs to start, once.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from diploee.schedule.policy import (
     EXACT,
     JOBS,
     Policy,
-    are_jobs,
-    asked,
+    are_job_numbers,
+    checked_method,
     estimated_ms,
     wake_ms,
 )
@@ -33,9 +33,9 @@ from diploee.schedule.simpy_loop import SimpyLoop
 
 
 class SimpyCluster(SimpyLoop):
-    """One pool of nodes with its queue, simulated by SimPy.
+    """Engine of one pool of nodes with its queue, simulated by SimPy.
 
-    The `ClusterView` of its policy.
+    The engine is the `ClusterView` of its policy.
     """
 
     def __init__(
@@ -52,60 +52,61 @@ class SimpyCluster(SimpyLoop):
         self.free_nodes = n_nodes
         self.queue: deque[int] = deque()
         self.running: dict[int, int] = {}
-        # Of the jobs that wait or run. Python's integers: reading one element of a
-        # NumPy array costs ten times as much.
+        # Tables of the jobs that wait or run, as Python's integers: reading one element
+        # of a NumPy array takes ten times as long.
         self.job_n_nodes: dict[int, int] = {}
         self.job_estimate_ms: dict[int, int] = {}
         self._duration_ms: dict[int, int] = {}
         self._jobs, self._numbers = JobTable.empty(), list[int]()
-        self._asked_for: dict[str, dict[int, Any]] = {}
+        self._job_tables: dict[str, dict[int, Any]] = {}
         self.policy = policy
-        self._select = asked(policy, "select", are_jobs, JOBS)
+        self._select = checked_method(policy, "select", are_job_numbers, JOBS)
         self._estimate = getattr(policy, "estimate", EXACT)
         self._wants_idle = getattr(policy, "wants_idle", False)
         self._n_jobs = 0
         self._starts_ms: dict[int, int] = {}
         self.wakes_ms: list[int] = []
         self.last_busy_ms = begin_ms
-        for time_ms, more in added:
-            self._later(time_ms, self._add, more)
+        for time_ms, n_added in added:
+            self._later(time_ms, self._add_nodes, n_added)
             self.wakes_ms.append(time_ms)
 
-    # Of each waiting or running job, as `ClusterView` says.
-    job_submit_ms = property(lambda self: self._of_jobs("submit_ms"))
-    job_user = property(lambda self: self._of_jobs("user_id"))
-    job_class = property(lambda self: self._of_jobs("class_id"))
-    job_profile_id = property(lambda self: self._of_jobs("profile_id"))
+    # Tables of waiting and running jobs, as in `ClusterView`.
+    job_submit_ms = property(lambda self: self._job_table("submit_ms"))
+    job_user = property(lambda self: self._job_table("user_id"))
+    job_class = property(lambda self: self._job_table("class_id"))
+    job_profile_id = property(lambda self: self._job_table("profile_id"))
 
-    def _of_jobs(self, column: str) -> dict[int, Any]:
-        if column not in self._asked_for:  # few policies ask
+    def _job_table(self, column: str) -> dict[int, Any]:
+        """Return a column of waiting and running jobs by job number."""
+        if column not in self._job_tables:  # few policies use these
             values = getattr(self._jobs, column).tolist()
-            self._asked_for[column] = dict(zip(self._numbers, values, strict=True))
-        return self._asked_for[column]
+            self._job_tables[column] = dict(zip(self._numbers, values, strict=True))
+        return self._job_tables[column]
 
     def priority(self, job: int) -> float:
         """Return the priority of a job's class."""
-        return self._of_jobs("priority")[job]
+        return self._job_table("priority")[job]
 
     def expected_end_ms(self, job: int) -> int:
-        """Return when a running job is expected to end [ms], after now."""
+        """Return the expected end of a running job [ms], after the present."""
         return max(self.running[job], self.now_ms + 1)
 
     def wake_at(self, time_ms: int) -> None:
-        """Ask for another decision at a time [ms], after now."""
+        """Request another decision at a time after the present [ms]."""
         time_ms = wake_ms(self.policy, time_ms, self.now_ms)
-        self._later(time_ms, self._ask)
+        self._later(time_ms, self._request_decision)
         self.wakes_ms.append(time_ms)
 
-    def _add(self, more: int) -> None:
-        """Let more nodes stand, and see whether jobs have waited for them."""
-        self.n_nodes += more
-        self.free_nodes += more
+    def _add_nodes(self, n_added: int) -> None:
+        """Add installed nodes, and request a decision."""
+        self.n_nodes += n_added
+        self.free_nodes += n_added
         self.last_busy_ms = self.now_ms
-        self._ask()
+        self._request_decision()
 
     def advance(self, jobs: JobTable, until_ms: int) -> tuple[Int64Array, Int64Array]:
-        """Take in jobs and return those that start before a time."""
+        """Add jobs and return those that start before a time."""
         self._run_until(until_ms, self._enter(jobs), jobs.submit_ms)
         count, starts_ms = len(self._starts_ms), self._starts_ms
         numbers = np.fromiter(starts_ms, np.int64, count)
@@ -115,36 +116,34 @@ class SimpyCluster(SimpyLoop):
         return numbers, start_ms
 
     def _enter(self, jobs: JobTable) -> list[int]:
-        """Add jobs to the tables of those that wait or run, drop those that ended.
-
-        Return new.
-        """
-        alive = sorted([*self.running, *self.queue])
-        rows = np.searchsorted(self._numbers, alive)
-        new = list(range(self._n_jobs, self._n_jobs + len(jobs)))
+        """Add jobs to the tables, remove ended ones; return the new numbers."""
+        remaining = sorted([*self.running, *self.queue])
+        rows = np.searchsorted(self._numbers, remaining)
+        new_numbers = list(range(self._n_jobs, self._n_jobs + len(jobs)))
         self._n_jobs += len(jobs)
-        self._numbers = [*alive, *new]
+        self._numbers = [*remaining, *new_numbers]
         self._jobs = concat([self._jobs.take(rows), jobs])
-        self._asked_for.clear()
-        self.job_n_nodes = self._of_jobs("n_nodes")
-        self._duration_ms = self._of_jobs("duration_ms")
+        self._job_tables.clear()
+        self.job_n_nodes = self._job_table("n_nodes")
+        self._duration_ms = self._job_table("duration_ms")
         self.job_estimate_ms = self._duration_ms
         if self._estimate != EXACT:
             estimate_ms = estimated_ms(self._estimate, self._jobs).tolist()
             self.job_estimate_ms = dict(zip(self._numbers, estimate_ms, strict=True))
-        return new
+        return new_numbers
 
     def _submit(self, job: int) -> None:
+        """Put a job into the queue."""
         self.queue.append(job)
         self._is_due = True
 
     def _decide(self) -> None:
-        """Ask the policy while jobs wait, and start what it chose."""
+        """Let the policy select jobs while some wait, and start them."""
         if self.queue or self._wants_idle:
             self._start(self._select(self))
 
     def _start(self, chosen: Sequence[int]) -> None:
-        """Let jobs run; each ends after its run time, with its number as the event's value."""  # noqa: E501
+        """Start jobs; each ends after its run time, by an event with its number."""
         queue, now_ms, timeout = self.queue, self.now_ms, self._env.timeout
         for job in chosen:
             if queue and job == queue[0]:
@@ -155,9 +154,9 @@ class SimpyCluster(SimpyLoop):
                 self._refuse(self.policy, f"starts job {job}, which does not wait")
             n_nodes = self.job_n_nodes[job]
             if n_nodes > self.free_nodes:
-                free = f"{self.free_nodes} are free"
+                free_text = f"{self.free_nodes} are free"
                 self._refuse(
-                    self.policy, f"starts job {job} on {n_nodes} nodes, {free}"
+                    self.policy, f"starts job {job} on {n_nodes} nodes, {free_text}"
                 )
             self.free_nodes -= n_nodes
             self._starts_ms[job] = now_ms
@@ -165,7 +164,7 @@ class SimpyCluster(SimpyLoop):
             timeout(self._duration_ms[job], job).callbacks.append(self._end)
 
     def _end(self, event: simpy.Event) -> None:
-        """Give back the nodes of a job."""
+        """Release the nodes of a job."""
         job: int = event.value  # type: ignore[assignment]
         del self.running[job]
         self.free_nodes += self.job_n_nodes[job]
@@ -176,29 +175,31 @@ class SimpyCluster(SimpyLoop):
 
 
 class SimpyGpus(SimpyCluster):
-    """One pool under strict FIFO of which jobs may have a part.
+    """Engine of one pool under strict FIFO whose jobs may occupy parts of nodes.
 
-    It counts slots of its GPUs. A job on a part of a GPU takes it of the first GPU with
-    as much free; one on fewer GPUs than a node has takes the first wholly free ones of
-    the first node with as many; a wider one the first nodes that are wholly free. The
-    head of the queue waits until it fits.
+    Nodes are counted in slots of GPUs. A job on a part of a GPU gets slots of the first
+    GPU with enough free slots. A job on fewer GPUs than a node has gets the first free
+    GPUs of the first node with enough of them. A larger job gets the first nodes that
+    are completely free. The head of the queue waits until it fits.
     """
 
     def __init__(self, gpus: Gpus, begin_ms: int = 0) -> None:
         super().__init__(
             gpus.next_gpu.size * SLOTS_PER_GPU, StrictFifo(), begin_ms=begin_ms
         )
-        self._gpus, self._places = gpus, dict[int, int]()
+        self._gpus, self._positions = gpus, dict[int, int]()
 
     def _decide(self) -> None:
-        chosen = list[int]()
+        """Start the jobs at the head of the queue that fit."""
+        startable = list[int]()
         for job in self.queue:
             if not fits_gpus(self._gpus, self.job_n_nodes[job]):
                 break
-            self._places[job] = take_gpus(self._gpus, self.job_n_nodes[job])
-            chosen.append(job)
-        self._start(chosen)
+            self._positions[job] = take_gpus(self._gpus, self.job_n_nodes[job])
+            startable.append(job)
+        self._start(startable)
 
     def _end(self, event: simpy.Event) -> None:
-        free_gpus(self._gpus, self._places.pop(event.value))  # type: ignore[arg-type]
+        """Free the GPUs of a job."""
+        free_gpus(self._gpus, self._positions.pop(event.value))  # type: ignore[arg-type]
         super()._end(event)

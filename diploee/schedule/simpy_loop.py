@@ -1,6 +1,6 @@
-"""SimPy environment, cluster and GPU slots shared by both SimPy engines.
+"""Base of both SimPy engines: job submissions, and one decision per time.
 
-Submissions, and one decision after all that happens at an instant.
+A decision is made after all events at that time.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from diploee.base.tables import Int64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_H
 
 MAX_IDLE_MS = MS_PER_DAY
-"""A pool may stand empty beside a queue for so long before its policy is refused."""
+"""Time for which a pool may be idle although jobs wait, before its policy raises an
+error [ms]."""
 
 
 class SimpyLoop(ABC):
-    """An environment in which jobs are submitted and policies decide."""
+    """SimPy environment in which jobs are submitted and policies decide."""
 
     _rule = "a policy starts jobs of view.queue on at most view.free_nodes nodes"
 
     def __init__(self, begin_ms: int) -> None:
         self._env = simpy.Environment(initial_time=begin_ms)
-        # Whether policies are asked once all of this instant has happened
+        # True if policies decide after all events at the present time
         self._is_due = False
 
     @property
@@ -35,7 +36,8 @@ class SimpyLoop(ABC):
         """Time since the start of the run [ms], negative in its warm-up."""
         return int(self._env.now)
 
-    def _ask(self) -> None:
+    def _request_decision(self) -> None:
+        """Request a decision at the present time."""
         self._is_due = True
 
     @abstractmethod
@@ -44,20 +46,17 @@ class SimpyLoop(ABC):
 
     @abstractmethod
     def _decide(self) -> None:
-        """Ask the policies and do what they answer."""
+        """Let the policies decide, and take their actions."""
 
     def _run_until(
         self, until_ms: int, jobs: Sequence[Any], submit_ms: Int64Array
     ) -> None:
-        """Simulate up to a time, instant after instant.
-
-        First all that happens, then a decision.
-        """
+        """Simulate up to a time: at each time all events, then a decision."""
         env = self._env
         env.process(self._submissions(jobs, submit_ms.tolist()))
-        # Events leave no reference cycles behind, and each full collection would walk
-        # all jobs of a window: that takes a tenth of the time.
-        collecting = gc.isenabled()
+        # Events leave no reference cycles, and each full garbage collection visits all
+        # jobs of a window, which takes a tenth of the time.
+        gc_was_on = gc.isenabled()
         gc.disable()
         try:
             next_ms = env.peek()
@@ -69,23 +68,25 @@ class SimpyLoop(ABC):
                     self._decide()
                     next_ms = env.peek()
         finally:
-            if collecting:
+            if gc_was_on:
                 gc.enable()
         env.run(until=until_ms)
 
     def _submissions(
         self, jobs: Sequence[Any], submit_ms: Sequence[int]
     ) -> Generator[simpy.Event, None, None]:
+        """Submit jobs at their times, as a SimPy process."""
         for job, time_ms in zip(jobs, submit_ms, strict=True):
             yield self._env.timeout(time_ms - self._env.now)
             self._submit(job)
 
-    def _later(self, time_ms: int, call: Callable[..., None], *of: Any) -> None:
-        """Call a function at a time."""
-        self._env.timeout(time_ms - self._env.now).callbacks.append(lambda _: call(*of))
+    def _later(self, time_ms: int, call: Callable[..., None], *args: Any) -> None:
+        """Call a function at a later time [ms]."""
+        timeout = self._env.timeout(time_ms - self._env.now)
+        timeout.callbacks.append(lambda _: call(*args))
 
     def _check_starving(self, pool: Any, now_ms: int) -> None:
-        """Refuse a policy that leaves a pool idle and asks for no later turn."""
+        """Raise an error if a policy leaves a pool idle and requests no decision."""
         pool.wakes_ms = [time_ms for time_ms in pool.wakes_ms if time_ms >= now_ms]
         if pool.running or not pool.queue:
             pool.last_busy_ms = max(pool.last_busy_ms, now_ms)
@@ -99,12 +100,13 @@ class SimpyLoop(ABC):
                 ),
             )
 
-    def _refuse(self, who: object, what: str, have: str = "") -> NoReturn:
+    def _refuse(self, subject: object, text: str, choices: str = "") -> NoReturn:
+        """Raise a `PolicyError` about an action of a policy or controller."""
         raise PolicyError(
             (
-                f"policy {type(who).__name__} {what} (at "
+                f"policy {type(subject).__name__} {text} (at "
                 f"{self.now_ms / MS_PER_H:,.4g} h of the run"
             )
-            + (f"; have: {have})" if have else ")")
+            + (f"; have: {choices})" if choices else ")")
             + f"; {self._rule}"
         )

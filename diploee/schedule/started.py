@@ -12,40 +12,40 @@ from diploee.base.tables import BoolArray, Int64Array
 from diploee.schedule.job_table import JobTable
 
 NEVER_MS = int(np.iinfo(np.int64).min)
-"""Start and end of a job that does not start before the end of the run."""
+"""Start and end of a job that does not start before the end of the run [ms]."""
 
 
 @dataclass(frozen=True, eq=False)
 class Schedule(Brief):
-    """Jobs with their start times."""
+    """Table of jobs with their start times."""
 
-    jobs: JobTable  # of a run in the order of submission; or some of them, in any order
+    jobs: JobTable  # all jobs of a run by submission, or some of them in any order
     # Start of each job [ms]; `NEVER_MS` = never started before the horizon
     start_ms: Int64Array
     horizon_ms: int  # end of the run [ms]
-    # End of each job [ms], or `NEVER_MS`; its run time after its start if absent
+    # End of each job [ms], or `NEVER_MS`; if absent, its start plus its run time
     ended_ms: Int64Array | None = None
 
     @cached_property
     def started(self) -> BoolArray:
-        """Whether each job started, shape (n,)."""
+        """Mask of jobs that started, shape (n,)."""
         return self.start_ms != NEVER_MS
 
     @cached_property
     def end_ms(self) -> Int64Array:
-        """Planned end of each job [ms], maybe past the horizon; or `NEVER_MS`."""
+        """Planned end of each job [ms], possibly after the horizon, or `NEVER_MS`."""
         if self.ended_ms is not None:
             return self.ended_ms
         return np.where(self.started, self.start_ms + self.jobs.duration_ms, NEVER_MS)
 
     @property
     def first(self) -> BoolArray:
-        """Which jobs started for the first time in the window, shape (n,)."""
+        """Mask of jobs that started for the first time in the window, shape (n,)."""
         return self.started
 
     @cached_property
     def wait_ms(self) -> Int64Array:
-        """Queue time of each job [ms]; -1 = never started."""
+        """Waiting time of each job in the queue [ms]; -1 = never started."""
         return np.where(self.started, self.start_ms - self.jobs.submit_ms, -1)
 
     @cached_property
@@ -55,12 +55,12 @@ class Schedule(Brief):
         return np.where(self.started, self.jobs.n_nodes * np.maximum(run_ms, 0), 0)
 
     @property
-    def of_energy(self) -> Int64Array | slice:
-        """Job of each part with an energy: each job is one."""
+    def energy_rows(self) -> Int64Array | slice:
+        """Job of each entry of energy; here each job is one entry."""
         return slice(None)
 
-    def occupied(self) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
-        """Return start, end [ms], nodes and pool of each stretch of a job."""
+    def occupancy(self) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+        """Return start [ms], end [ms], nodes and pool of each execution interval."""
         jobs = self.jobs
         return (
             self.start_ms,
@@ -70,7 +70,7 @@ class Schedule(Brief):
         )
 
     def take(self, rows: Int64Array | BoolArray | slice) -> Schedule:
-        """Return some of the jobs."""
+        """Return a schedule of selected jobs."""
         ended_ms = None if self.ended_ms is None else self.ended_ms[rows]
         return Schedule(
             self.jobs.take(rows), self.start_ms[rows], self.horizon_ms, ended_ms
@@ -78,12 +78,12 @@ class Schedule(Brief):
 
 
 def check_widths(jobs: JobTable, n_nodes: int, slots_per_node: int = 1) -> None:
-    """Raise `WorkloadError` if a job is wider than its pool: it could never start."""
-    too_wide = np.flatnonzero(jobs.n_nodes > n_nodes)
-    if too_wide.size:
-        asked = int(jobs.n_nodes[too_wide[0]]) // slots_per_node
+    """Raise `WorkloadError` if a job needs more nodes than its pool has."""
+    too_large = np.flatnonzero(jobs.n_nodes > n_nodes)
+    if too_large.size:
+        needed = int(jobs.n_nodes[too_large[0]]) // slots_per_node
         raise WorkloadError(
-            f"job {jobs.job_id[too_wide[0]]} needs {asked} nodes, the pool "
+            f"job {jobs.job_id[too_large[0]]} needs {needed} nodes, the pool "
             f"has {n_nodes // slots_per_node} "
-            f"({too_wide.size} such jobs); it could never start"
+            f"({too_large.size} such jobs); it could never start"
         )

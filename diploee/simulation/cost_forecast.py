@@ -31,23 +31,25 @@ START_S, START_OF_SERVICES_S, S_PER_SPAN, S_PER_POOL_INTERVAL = (
 )
 S_PER_PIECE, S_PER_PIECE_MATCHED = 1.3e-6, 0.8e-6
 S_PER_JOB: dict[Engine, float] = {"simpy": 9.8e-6, "compiled": 2.1e-6}
-"""To start, with what services load; per span that a stream draws, per interval of a
-pool, per piece of time of a service (more where a target is matched), and per job:
-fitted to days, months and years of the shipped scenarios on one core."""
+"""Run time of parts [s]: the start, without and with services; per draw span
+of a stream; per interval of a pool; per interval of a service's plan (and more if it
+matches a target); and per job. Fitted to days, months and years of the shipped
+scenarios on one core."""
 
 S_PER_STEP, S_PER_STEP_OF_STAGE, S_PER_STEP_OF_LIMITS = 0.1e-6, 0.02e-6, 0.08e-6
 S_PER_STEP_OF_JOBS = 0.4e-6
-"""Per step finer than the resolution: of power, of each stage, and of each file of
-limits, twice where a large job has two ends; of each pool with many jobs, whose
-profiles are added up."""
+"""Run time per step finer than the resolution [s]: of power, of each stage, and of each
+file of limits, doubled if a large job has a lower end; and of each pool with many jobs,
+whose profiles are added."""
 
 CORES_OF_STEPS = 1.8
-"""Cores that a run in such steps keeps busy of two or more, by its processor time over
-its time: 589 s over 324 s for the year of a campus of 150 MW."""
+"""Number of cores that a run in such steps uses, out of two or more: its processor time
+over its run time, 589 s over 324 s for the year of a campus of 150 MW."""
 
 REFERENCE_S = 0.020
-"""Time of the task of `slowness` on that core."""
+"""Time of the task of `slowness` on the reference machine [s]."""
 
+# Memory at the start, and of a full window of jobs [MB]
 START_MB, MB_OF_WINDOW = 330.0, 230.0
 B_PER_PIECE, B_PER_PIECE_MATCHED, B_PER_KEPT_JOB = 120, 50, 60
 B_PER_BLOCK_INTERVAL = 900
@@ -56,15 +58,15 @@ B_PER_BLOCK_INTERVAL = 900
 
 @cache
 def slowness() -> float:
-    """Return this machine's time for a fixed task over that of the reference machine.
+    """Return this machine's time for a fixed task, relative to the reference machine.
 
-    Like a run, the task keeps a queue in Python, computes, and reads memory out of
-    order. It allocates no new memory, because the cost of that depends on the history
-    of the process.
+    Like a run, the task has a queue in Python, computes, and reads memory out of order.
+    It allocates no new memory, because the cost of that depends on the history of the
+    process.
     """
-    times_s, given = [], np.arange(1_000_000.0)
-    order = np.arange(given.size) * 7_919 % given.size
-    computed, taken = np.empty(200_000), np.empty_like(given)
+    times_s, values = [], np.arange(1_000_000.0)
+    order = np.arange(values.size) * 7_919 % values.size
+    result, reordered = np.empty(200_000), np.empty_like(values)
     for _ in range(7):
         began_s = time.process_time()
         queue: list[tuple[int, int]] = []
@@ -72,8 +74,8 @@ def slowness() -> float:
             heappush(queue, (k * 7_919 % 10_007, k))
         while queue:
             heappop(queue)
-        np.sin(given[: computed.size], out=computed).sort()
-        np.take(given, order, out=taken, mode="wrap")
+        np.sin(values[: result.size], out=result).sort()
+        np.take(values, order, out=reordered, mode="wrap")
         times_s.append(time.process_time() - began_s)
     return median(times_s) / REFERENCE_S
 
@@ -87,12 +89,11 @@ def duration(time_s: float) -> str:
 class Forecast:
     """Expected time, memory and disk space of a run, within a factor of about 1.5."""
 
-    time_s: float  # [s]
-    # Largest memory, and size of the run folder [MB]
-    memory_mb: float
-    disk_mb: float
+    time_s: float  # run time [s]
+    memory_mb: float  # peak memory [MB]
+    disk_mb: float  # size of the run folder [MB]
 
-    def words(self) -> str:
+    def text(self) -> str:
         """Return the forecast as one line of text."""
         memory, disk = (
             f"{mb:,.0f} MB" if mb < 1000 else f"{mb / 1000:,.1f} GB"
@@ -110,9 +111,9 @@ def forecast_run(
     n_spans = len(scenario.streams) * len(draw_spans(clock))
     n_pieces = n_matched = 0
     for plan in plans:
-        of_plan = sum(service.served.rate_rps.size for service in plan.services)
-        n_pieces += of_plan
-        n_matched += of_plan * (plan.match.match == "plan")
+        plan_pieces = sum(service.served.rate_rps.size for service in plan.services)
+        n_pieces += plan_pieces
+        n_matched += plan_pieces * (plan.match.match == "plan")
     n_services = sum(len(plan.services) for plan in plans)
     time_s = START_S + START_OF_SERVICES_S * bool(plans)
     time_s += S_PER_SPAN * n_spans + S_PER_JOB[site.engine] * n_jobs
@@ -120,20 +121,20 @@ def forecast_run(
     time_s += S_PER_POOL_INTERVAL * len(scenario.facility.pools) * scenario.n_intervals
     if scenario.step_ms < scenario.resolution_ms:
         n_ends = 1 if site.watch.lower_end(scenario) is None else 2
-        of_end_s = S_PER_STEP + S_PER_STEP_OF_STAGE * len(scenario.facility.stages)
-        of_end_s += S_PER_STEP_OF_LIMITS * len(site.watch.models)
-        of_step_s = n_ends * of_end_s + S_PER_STEP_OF_JOBS * len(
+        step_time_s = S_PER_STEP + S_PER_STEP_OF_STAGE * len(scenario.facility.stages)
+        step_time_s += S_PER_STEP_OF_LIMITS * len(site.watch.models)
+        all_step_time_s = n_ends * step_time_s + S_PER_STEP_OF_JOBS * len(
             {of.pool for of in scenario.streams.values() if of.synchronous is None}
         )
         n_cores = min(os.cpu_count() or 1, CORES_OF_STEPS)
-        time_s += of_step_s / n_cores * scenario.horizon_ms / scenario.step_ms
-    kept_from = sum(stream.match == "simulated" for stream in scenario.streams.values())
-    n_kept = min(n_jobs, MAX_RETAINED * kept_from)
+        time_s += all_step_time_s / n_cores * scenario.horizon_ms / scenario.step_ms
+    n_storing = sum(stream.match == "simulated" for stream in scenario.streams.values())
+    n_stored = min(n_jobs, MAX_RETAINED * n_storing)
     window_mb = MB_OF_WINDOW * min(n_jobs / JOBS_PER_WINDOW, 1.0)
     memory_b: float = (
         B_PER_PIECE * n_pieces
         + B_PER_PIECE_MATCHED * n_matched
-        + B_PER_KEPT_JOB * n_kept
+        + B_PER_KEPT_JOB * n_stored
     )
     window_ms = min(
         MAX_DRAWS * DRAW_MS, JOBS_PER_WINDOW / max(jobs_per_day, 1) * MS_PER_DAY

@@ -27,22 +27,26 @@ from diploee.simulation.pipeline import Pipeline
 from diploee.simulation.plausibility import run_warnings
 from diploee.simulation.prepared import PreparedSite
 
+# Packages whose versions are in every manifest
 RECORDED_PACKAGES = ("numpy", "numba", "pyarrow", "scipy", "simpy")
 
 
 def build_manifest(
-    line: Pipeline, site: PreparedSite, found: dict[str, Any]
+    pipeline: Pipeline, site: PreparedSite, metrics: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the manifest of a run with its metrics, without `timing`.
 
     Declared metrics include those of the run's stages.
     """
-    jobs, inputs, scenario = line.jobs, site.inputs, line.scenario
+    jobs, inputs, scenario = pipeline.jobs, site.inputs, pipeline.scenario
     library, classes = jobs.streams.library, jobs.streams.classes
-    size, metrics = site.asked.facility.size, [*line.stages.metrics, *added_metrics()]
+    size, declared_metrics = (
+        site.requested.facility.size,
+        [*pipeline.stages.metrics, *added_metrics()],
+    )
     assumed, ranges = _assumed_keys(scenario), scenario.ranges()
     packages = (*RECORDED_PACKAGES, *_package_versions(scenario))
-    # The scenario has its size already
+    # The scenario is at its requested size
     return {
         "schema_version": SCHEMA_VERSION,
         "diploee_version": full_version(),
@@ -61,12 +65,16 @@ def build_manifest(
             library, sorted({index for c in classes for index in c.profile_ids})
         ),
         **({"input_files": dict(inputs.hashes)} if inputs.hashes else {}),
-        "columns": column_dicts(line.columns),
+        "columns": column_dicts(pipeline.columns),
         **({} if assumed is None else {"assumed": assumed}),
         **({"ranges": ranges} if ranges else {}),
-        **({"metrics": [asdict(metric) for metric in metrics]} if metrics else {}),
-        "warnings": run_warnings(line, inputs, found),
-        **_serving_entries(line.plans, inputs.curves),
+        **(
+            {"metrics": [asdict(metric) for metric in declared_metrics]}
+            if declared_metrics
+            else {}
+        ),
+        "warnings": run_warnings(pipeline, inputs, metrics),
+        **_serving_entries(pipeline.plans, inputs.curves),
         **({"own_parts": list(map(asdict, site.own_parts))} if site.own_parts else {}),
         **({"size": size.model_dump(mode="json")} if size is not None else {}),
     }
@@ -75,20 +83,24 @@ def build_manifest(
 def _assumed_keys(scenario: Scenario) -> list[str] | None:
     """Return the assumed keys of the power chain and of synchronous jobs.
 
-    None if the scenario has neither.
+    The result is None if the scenario has neither.
     """
-    parts: dict[str, Any] = (
+    models: dict[str, Any] = (
         {"facility": scenario.facility} if scenario.facility.has_ac_power else {}
     )
     for name, spec in scenario.streams.items():
         if spec.synchronous is not None:
-            parts[f"streams.{name}.synchronous"] = spec.synchronous
-    keys = [key for at, part in parts.items() for key in assumed_keys(part, at)]
-    return keys if parts else None
+            models[f"streams.{name}.synchronous"] = spec.synchronous
+    keys = [
+        key
+        for key_prefix, model in models.items()
+        for key in assumed_keys(model, key_prefix)
+    ]
+    return keys if models else None
 
 
 def _package_versions(scenario: Scenario) -> tuple[str, ...]:
-    """Return the versions of packages that supply holidays and weather, if used."""
+    """Return the names of the packages for holidays and weather, if used."""
     calendars = [stream.calendar for stream in scenario.streams.values()]
     calendars += [stream.calendar for stream in scenario.request_streams.values()]
     weather = scenario.facility.weather
@@ -99,6 +111,7 @@ def _package_versions(scenario: Scenario) -> tuple[str, ...]:
 
 
 def _class_entry(c: StreamClass, library: ProfileLibrary) -> dict[str, Any]:
+    """Return the manifest entry of a job class."""
     entry: dict[str, Any] = {
         "stream": c.stream,
         "class": c.job_class.name,
@@ -115,6 +128,7 @@ def _class_entry(c: StreamClass, library: ProfileLibrary) -> dict[str, Any]:
 
 
 def _profile_entries(library: ProfileLibrary, used: Iterable[int]) -> dict[str, Any]:
+    """Return the manifest entries of profiles."""
     return {
         library.ids[index]: {
             "workload": library.entries[index].workload,
@@ -142,7 +156,7 @@ def _serving_entries(plans: Sequence[ServicePlan], curves: Curves) -> dict[str, 
             f"{plan.stream}.{service.name}": {
                 "reserved_nodes": service.reserved_nodes,
                 "nodes_per_instance": service.nodes_per_instance,
-                # No limit is null: JSON knows no infinity.
+                # An infinite limit is null, as JSON has no infinity
                 **{
                     k: None if v == inf else v
                     for k, v in asdict(service.capacity).items()
@@ -153,8 +167,8 @@ def _serving_entries(plans: Sequence[ServicePlan], curves: Curves) -> dict[str, 
         },
         "curves": {
             file.name: {"sha256": file.sha256}
-            for of_service in curves.values()
-            for file in of_service.files
+            for service_curves in curves.values()
+            for file in service_curves.files
         },
         **_sample_entries(curves),
     }
@@ -165,10 +179,10 @@ def _sample_entries(curves: Curves) -> dict[str, Any]:
     measured = {
         ".".join(names): {
             f"{sample.rate_rps:g}": asdict(sample.provenance)
-            for sample in of_service.power.samples
+            for sample in service_curves.power.samples
         }
-        for names, of_service in curves.items()
-        if of_service.power.samples
+        for names, service_curves in curves.items()
+        if service_curves.power.samples
     }
     return {
         **({"power_samples": measured} if measured else {}),

@@ -56,56 +56,58 @@ _WRAPPED = (
     "fset",
 )
 """Attributes with the callee of methods, partials, properties and jitted functions."""
-_INSTALLED = tuple(Path(sysconfig.get_path(name)) for name in ("purelib", "platlib"))
+_PACKAGE_FOLDERS = tuple(
+    Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")
+)
 
 
 @dataclass(frozen=True)
 class OwnPart:
     """Extension class or function of a run, from outside the package."""
 
-    kind: str  # "policy", "load", "stage", "measure", ..., or the key that names it
-    name: str  # its import path, module:class
-    sha256: str  # of what Python runs of it
+    kind: str  # "policy", "load", "stage", "measure", ..., or its scenario key
+    name: str  # import path, as module:class
+    sha256: str  # hash of its code
 
 
-Known = dict[int, tuple[Any, OwnPart]]
-"""Objects that were hashed, before they ran, by their identity."""
+HashedObjects = dict[int, tuple[Any, OwnPart]]
+"""Objects with hashes, computed before they ran, by the objects' identity."""
 
 
-def is_extension(of: Any) -> bool:
+def is_extension(code: Any) -> bool:
     """Return True if a class or function is not part of the package."""
-    return of.__module__.partition(".")[0] != "diploee"
+    return code.__module__.partition(".")[0] != "diploee"
 
 
 def own_parts(
     scenario: Scenario,
     inputs: Inputs,
-    known: Known | None = None,
+    hashed: HashedObjects | None = None,
     models: Iterable[Model] = (),
-    **given: Iterable[object],
+    **objects_by_kind: Iterable[object],
 ) -> list[OwnPart]:
     """Return the extension classes and functions of a run, without duplicates.
 
-    Entries of `known` are not hashed again. Besides the scenario, extensions are found
-    in other `models`, and in `given` as objects or classes by kind, such as
-    ``load=[BurnIn]``.
+    Entries of `hashed` are not hashed again. Besides the scenario, extensions are
+    found in other `models`, and in `objects_by_kind` as objects or classes by kind,
+    such as ``load=[BurnIn]``.
     """
-    known = {} if known is None else known
-    result: dict[OwnPart, None] = {}
-    for kind, of in _extension_code(scenario, inputs, models, given):
-        if id(of) not in known:
-            code = _class_or_function(of)
-            name = f"{code.__module__}:{code.__qualname__}"
-            known[id(of)] = of, OwnPart(kind, name, code_sha256(of))
-        result[known[id(of)][1]] = None
-    return list(result)
+    hashed = {} if hashed is None else hashed
+    parts: dict[OwnPart, None] = {}
+    for kind, code in _extension_code(scenario, inputs, models, objects_by_kind):
+        if id(code) not in hashed:
+            named = _class_or_function(code)
+            name = f"{named.__module__}:{named.__qualname__}"
+            hashed[id(code)] = code, OwnPart(kind, name, code_sha256(code))
+        parts[hashed[id(code)][1]] = None
+    return list(parts)
 
 
 def _extension_code(
     scenario: Scenario,
     inputs: Inputs,
     models: Iterable[Model],
-    given: Mapping[str, Iterable[object]],
+    objects_by_kind: Mapping[str, Iterable[object]],
 ) -> Iterator[tuple[str, Any]]:
     """Yield kind and code of each extension class or function."""
     for key, model in (
@@ -119,128 +121,157 @@ def _extension_code(
     yield from (("format", read) for read in inputs.readers if is_extension(read))
     yield from (("measure", measure.open) for measure in MEASURES.values())
     yield from (
-        (kind, of)
-        for kind, each in given.items()
-        for of in each
-        if is_extension(_class_or_function(of))
+        (kind, code)
+        for kind, objects in objects_by_kind.items()
+        for code in objects
+        if is_extension(_class_or_function(code))
     )
 
 
-def _class_or_function(of: Any) -> Any:
+def _class_or_function(value: Any) -> Any:
     """Return the named class or function of an object."""
-    of = of.func if isinstance(of, partial) else of
-    return of if isinstance(of, type | FunctionType) else type(of)
+    value = value.func if isinstance(value, partial) else value
+    return value if isinstance(value, type | FunctionType) else type(value)
 
 
-def _models(value: Any, at: str) -> Iterator[tuple[str, Model]]:
+def _models(value: Any, key_name: str) -> Iterator[tuple[str, Model]]:
     """Yield each model within a value, with the last name of its key."""
     if isinstance(value, Model):
-        yield at, value
+        yield key_name, value
     for key, inner, *_ in children(value, ""):
         name = key.removeprefix(".")
-        yield from _models(inner, at if name.isdigit() else name)
+        yield from _models(inner, key_name if name.isdigit() else name)
 
 
-def code_sha256(of: object) -> str:
+def code_sha256(value: object) -> str:
     """Return the SHA-256 of the code of an object, a class or a function."""
-    code = _Code(of)
-    code.take(of)
-    return code.digest.hexdigest()
+    hasher = _CodeHasher(value)
+    hasher.add(value)
+    return hasher.digest.hexdigest()
 
 
-class _Code:
+class _CodeHasher:
     """Accumulator of the hash of code and of all its references, once each."""
 
-    def __init__(self, of: Any) -> None:
+    def __init__(self, value: Any) -> None:
         self.digest = hashlib.sha256()
-        self._root = _class_or_function(of).__module__.partition(".")[0]
-        self._seen: dict[object, tuple[int, Any]] = {}
+        self._root = _class_or_function(value).__module__.partition(".")[0]
+        self._visited: dict[object, tuple[int, Any]] = {}
 
-    def _say(self, *parts: object) -> None:
-        self.digest.update(repr(parts).encode())
+    def _update(self, *values: object) -> None:
+        """Add values to the hash."""
+        self.digest.update(repr(values).encode())
 
-    def _is_own(self, module: str | None) -> bool:
+    def _is_user_module(self, module: str | None) -> bool:
         """Return True if a module is the user's.
 
         Installed modules and the standard library are not.
         """
-        top = (module or "builtins").partition(".")[0]
-        if top == self._root or top in sys.stdlib_module_names or top == "diploee":
-            return bool(top == self._root)
-        place = getattr(sys.modules.get(module or ""), "__file__", None)
+        package = (module or "builtins").partition(".")[0]
+        if (
+            package == self._root
+            or package in sys.stdlib_module_names
+            or package == "diploee"
+        ):
+            return bool(package == self._root)
+        module_file = getattr(sys.modules.get(module or ""), "__file__", None)
         return not (
-            place and any(Path(place).is_relative_to(folder) for folder in _INSTALLED)
+            module_file
+            and any(
+                Path(module_file).is_relative_to(folder) for folder in _PACKAGE_FOLDERS
+            )
         )
 
-    def take(self, value: Any, names: tuple[str, ...] = ()) -> None:
-        """Add a value to the hash; of a module, only the members named in `names`."""
+    def add(self, value: Any, names: tuple[str, ...] = ()) -> None:
+        """Add a value to the hash; of a module, only the members `names`."""
         if isinstance(value, _PLAIN):
-            self._say(type(value).__name__, value)
+            self._update(type(value).__name__, value)
             return
         key = (id(value), names) if isinstance(value, ModuleType) else id(value)
-        if key in self._seen:
-            self._say("again", self._seen[key][0])
+        if key in self._visited:
+            self._update("again", self._visited[key][0])
             return
-        self._seen[key] = len(self._seen), value
+        self._visited[key] = len(self._visited), value
         match value:
             case Mapping():
-                self._items(value)
+                self._add_items(value)
             case tuple() | list():
-                self._say(type(value).__name__, len(value))
+                self._update(type(value).__name__, len(value))
                 for item in value:
-                    self.take(item)
+                    self.add(item)
             case set() | frozenset():
-                self._say(
+                self._update(
                     "set",
                     sorted(repr(item) for item in value if isinstance(item, _PLAIN)),
                 )
             case np.ndarray():
-                self._say(value.dtype.str, value.shape, np.asarray(value).tobytes())
+                self._update(value.dtype.str, value.shape, np.asarray(value).tobytes())
             case CodeType():
-                self._say(
+                self._update(
                     value.co_code, value.co_names, value.co_varnames, value.co_freevars
                 )
-                self.take(value.co_consts)
+                self.add(value.co_consts)
             case ModuleType():
-                self._say(value.__name__)
-                if self._is_own(value.__name__):
-                    self._items(
+                self._update(value.__name__)
+                if self._is_user_module(value.__name__):
+                    self._add_items(
                         {k: vars(value)[k] for k in names if k in vars(value)}, names
                     )
-            case FunctionType() if self._is_own(value.__module__):
-                self._function(value)
-            case type() if self._is_own(value.__module__):
-                self._say(value.__qualname__)
-                self.take(value.__bases__)
-                self._items({k: v for k, v in vars(value).items() if _is_written(k, v)})
+            case FunctionType() if self._is_user_module(value.__module__):
+                self._add_function(value)
+            case type() if self._is_user_module(value.__module__):
+                self._update(value.__qualname__)
+                self.add(value.__bases__)
+                self._add_items(
+                    {k: v for k, v in vars(value).items() if _is_written(k, v)}
+                )
             case type() | FunctionType():
-                self._say(value.__module__, value.__qualname__)
+                self._update(value.__module__, value.__qualname__)
             case _:
-                self.take(type(value))
-                self._say(getattr(value, "__name__", ""))
+                self.add(type(value))
+                self._update(getattr(value, "__name__", ""))
                 if is_dataclass(value):
-                    self._items(
-                        {of.name: getattr(value, of.name) for of in fields(value)}
+                    self._add_items(
+                        {
+                            field.name: getattr(value, field.name)
+                            for field in fields(value)
+                        }
                     )
-                elif isinstance(value, Model) or self._is_own(type(value).__module__):
-                    self._items(vars(value) if hasattr(value, "__dict__") else {})
+                elif isinstance(value, Model) or self._is_user_module(
+                    type(value).__module__
+                ):
+                    self._add_items(vars(value) if hasattr(value, "__dict__") else {})
                 else:
-                    self._items(
+                    self._add_items(
                         {k: getattr(value, k) for k in _WRAPPED if hasattr(value, k)}
                     )
 
-    def _items(self, items: Mapping[Any, Any], names: tuple[str, ...] = ()) -> None:
+    def _add_items(self, items: Mapping[Any, Any], names: tuple[str, ...] = ()) -> None:
+        """Add keys and values to the hash, sorted by key."""
         for key in sorted(items, key=repr):
-            self._say(key)
-            self.take(items[key], names)
+            self._update(key)
+            self.add(items[key], names)
 
-    def _function(self, of: FunctionType) -> None:
+    def _add_function(self, function: FunctionType) -> None:
+        """Add a function with its defaults, closure and globals to the hash."""
         cells = (
-            cell.cell_contents for cell in of.__closure__ or () if _is_filled(cell)
+            cell.cell_contents
+            for cell in function.__closure__ or ()
+            if _is_filled(cell)
         )
-        self.take((of.__code__, of.__defaults__, of.__kwdefaults__ or {}, *cells))
-        names = tuple(sorted(_names(of.__code__)))
-        self._items({k: of.__globals__[k] for k in names if k in of.__globals__}, names)
+        self.add(
+            (
+                function.__code__,
+                function.__defaults__,
+                function.__kwdefaults__ or {},
+                *cells,
+            )
+        )
+        names = tuple(sorted(_names(function.__code__)))
+        self._add_items(
+            {k: function.__globals__[k] for k in names if k in function.__globals__},
+            names,
+        )
 
 
 def _is_written(name: str, value: object) -> bool:
@@ -249,6 +280,7 @@ def _is_written(name: str, value: object) -> bool:
 
 
 def _is_filled(cell: Any) -> bool:
+    """Return True if a closure cell has a value."""
     try:
         return cell.cell_contents is not cell
     except ValueError:

@@ -1,4 +1,4 @@
-"""Plausibility warnings of a run: possible results that need a planner's caution."""
+"""Plausibility warnings of a run: valid results that a planner should not rely on."""
 
 from __future__ import annotations
 
@@ -29,37 +29,43 @@ from diploee.scenario.models import Facility, Scenario
 from diploee.simulation.pipeline import Pipeline
 
 SHORTFALL = 0.01
-"""Simulated utilization may stay so far below its target (relative) before the run
+"""Relative difference of simulated utilization from its target above which the run
 warns."""
 
 UNSTARTED = 0.01
-"""Share of jobs that may never start before the run warns."""
+"""Fraction of jobs that never start above which the run warns."""
 
 RATED_OVER = 2.0
-"""Ratio of the facility's rated power to that of its nodes above which the run warns."""  # noqa: E501
+"""Ratio of the facility's rated power to its nodes' above which the run warns."""
 
 RATED_NEAR = 0.05
-"""The rated power of a site with a meter may be so far off its nodes' before the run
-warns."""
+"""Relative difference of a metered site's rated power from its nodes' above which the
+run warns."""
 
 ZONE_SHIFT_H = 2.0
-"""Offset of the weather's clock from the site's that is warned of, with daylight saving
-[h]."""
+"""Offset of the weather's clock from the site's above which the run warns [h], with
+allowance for daylight saving."""
 
 CONTRACT_OF_RATED = (0.5, 3.0)
-"""A contract is questioned where it is no such multiple of the rated power at the
-meter."""
+"""Range of plausible ratios of contract power to the rated power at the meter."""
 
 MIN_OVER_IDLE = 0.9
-"""A job's mean node power may lie so far below idle power before the run warns."""
+"""Minimum plausible mean power of a node with a job, relative to idle power."""
 
 Pools = Mapping[str, str]
-"""Pool of each job stream."""
+"""Name of the pool of each job stream."""
 
 
-def run_warnings(line: Pipeline, inputs: Inputs, metrics: dict[str, Any]) -> list[str]:
+def run_warnings(
+    pipeline: Pipeline, inputs: Inputs, metrics: dict[str, Any]
+) -> list[str]:
     """Return the plausibility warnings of a run, one line each."""
-    scenario, jobs, plans, curves = line.scenario, line.jobs, line.plans, inputs.curves
+    scenario, jobs, plans, curves = (
+        pipeline.scenario,
+        pipeline.jobs,
+        pipeline.plans,
+        inputs.curves,
+    )
     facility, clock = scenario.facility, scenario.clock
     library, classes = jobs.streams.library, jobs.streams.classes
     pools = {name: spec.pool for name, spec in scenario.streams.items()}
@@ -77,7 +83,7 @@ def run_warnings(line: Pipeline, inputs: Inputs, metrics: dict[str, Any]) -> lis
         *_above_contract(metrics.get("poi") or {}),
         *_never_installed(facility),
         *_built_at_once(facility, clock),
-        *_omitted_jobs(jobs.streams.left_out()),
+        *_omitted_jobs(jobs.streams.dropped_jobs()),
         *_off_target(facility, clock, jobs.streams, jobs.queues),
         *_overload(metrics),
         *_idle_weather(facility),
@@ -93,18 +99,21 @@ def run_warnings(line: Pipeline, inputs: Inputs, metrics: dict[str, Any]) -> lis
 def _extrapolations(
     library: ProfileLibrary, classes: Sequence[StreamClass]
 ) -> Iterator[str]:
-    of_streams: dict[str, list[StreamClass]] = {}
+    """Yield a warning for job classes whose profiles are scaled to more nodes."""
+    classes_by_stream: dict[str, list[StreamClass]] = {}
     for c in classes:
-        flat = library.entries[c.profile_ids[0]].workload == FLAT_WORKLOAD
-        if c.extrapolation_ratio != 1 and not flat:
-            of_streams.setdefault(c.stream, []).append(c)
-    for stream, classes in of_streams.items():
-        widest = max(classes, key=lambda c: c.extrapolation_ratio)
-        more = f" (and {len(classes) - 1} narrower classes)" if len(classes) > 1 else ""
+        is_flat = library.entries[c.profile_ids[0]].workload == FLAT_WORKLOAD
+        if c.extrapolation_ratio != 1 and not is_flat:
+            classes_by_stream.setdefault(c.stream, []).append(c)
+    for stream, classes in classes_by_stream.items():
+        largest = max(classes, key=lambda c: c.extrapolation_ratio)
+        others = (
+            f" (and {len(classes) - 1} narrower classes)" if len(classes) > 1 else ""
+        )
         yield (
-            f"streams.{stream}: class '{widest.job_class.name}'{more} is scaled "
-            f"linearly by {widest.extrapolation_ratio:g} from profiles of "
-            f"{widest.job_class.profile_n_nodes} nodes: a coherent upper bound of the "
+            f"streams.{stream}: class '{largest.job_class.name}'{others} is scaled "
+            f"linearly by {largest.extrapolation_ratio:g} from profiles of "
+            f"{largest.job_class.profile_n_nodes} nodes: a coherent upper bound of the "
             "swings, not a forecast"
         )
 
@@ -115,18 +124,18 @@ def _implausible_profiles(
     library: ProfileLibrary,
     classes: Sequence[StreamClass],
 ) -> Iterator[str]:
-    """Compare mean node power of profiles with the nodes' idle and rated power."""
-    played = {
+    """Yield a warning for profiles outside of their nodes' idle to rated power."""
+    profile_pools = {
         (index, pools[c.stream]): None for c in classes for index in c.profile_ids
     }
-    for index, pool in played:
+    for index, pool in profile_pools:
         node_type, profile = facility.node_type_of(pool), library[index]
-        if profile.workload == FLAT_WORKLOAD:  # jobs scale it to their own power
+        if profile.workload == FLAT_WORKLOAD:  # scaled to each job's power
             continue
         node_w = profile.mean_power_w / profile.n_nodes
         idle_w, rated_w = node_type.idle_power_w, node_type.rated_power_w
         if profile.provenance.power_boundary == PowerBoundary.NODE_AC:
-            if node_type.ac_power is None:  # warned of by its boundary
+            if node_type.ac_power is None:  # another warning covers it
                 continue
             idle_w, rated_w = (
                 node_type.ac_power_w(idle_w),
@@ -141,10 +150,10 @@ def _implausible_profiles(
             )
 
 
-def _played_profiles(
+def _used_profiles(
     library: ProfileLibrary, classes: Iterable[StreamClass]
 ) -> list[Entry]:
-    """Return the library's profiles that job classes play."""
+    """Return the library's profiles that job classes replay."""
     return [
         library.entries[k] for k in sorted({k for c in classes for k in c.profile_ids})
     ]
@@ -153,6 +162,7 @@ def _played_profiles(
 def _unused_profiles(
     library: ProfileLibrary, classes: Sequence[StreamClass]
 ) -> Iterator[str]:
+    """Yield a warning for measured profiles that no job class uses."""
     used = {(c.job_class.workload, c.job_class.profile_n_nodes) for c in classes}
     unused = [
         entry.profile_id
@@ -174,11 +184,12 @@ def _coarse_profiles(
     classes: Sequence[StreamClass],
     curves: Curves,
 ) -> Iterator[str]:
+    """Yield a warning for profiles with a step longer than the run's."""
     steps_ms = {
-        entry.profile_id: entry.dt_ms for entry in _played_profiles(library, classes)
+        entry.profile_id: entry.dt_ms for entry in _used_profiles(library, classes)
     }
-    for (stream, name), of_service in curves.items():
-        for sample in of_service.power.samples:
+    for (stream, name), service_curves in curves.items():
+        for sample in service_curves.power.samples:
             steps_ms[f"{stream}.{name} at {sample.rate_rps:g} requests/s"] = (
                 sample.dt_ms
             )
@@ -200,7 +211,7 @@ def _sharp_edges(
     for name, c in {c.stream: c for c in reversed(classes)}.items():
         spec = scenario.streams[name]
         is_sharp = spec.synchronous is not None and spec.power_smoothing is None
-        # In one node all GPUs were measured to change level within 0.02 s.
+        # Measured GPUs of a single node change their power level within 0.02 s.
         if is_sharp and library.entries[c.profile_ids[0]].n_nodes > 1:
             yield (
                 f"streams.{name}: all GPUs of a job change level together, within "
@@ -220,63 +231,64 @@ def _unknown_boundaries(
     curves: Curves,
 ) -> Iterator[str]:
     """Yield a warning for profiles not known to be of GPUs and CPU packages."""
-    result: dict[tuple[str, bool, str], list[str]] = {}
-    pool_of = {**pools, **{plan.stream: plan.pool for plan in plans}}
-    stated = [
+    names_by_boundary: dict[tuple[str, bool, str], list[str]] = {}
+    pool_by_stream = {**pools, **{plan.stream: plan.pool for plan in plans}}
+    sources = [
         (c.stream, entry.profile_id, entry.provenance)
         for c in classes
-        for entry in _played_profiles(library, [c])
+        for entry in _used_profiles(library, [c])
     ] + [
         (
             stream,
             f"{stream}.{name} at {sample.rate_rps:g} requests/s",
             sample.provenance,
         )
-        for (stream, name), of_service in curves.items()
-        for sample in of_service.power.samples
+        for (stream, name), service_curves in curves.items()
+        for sample in service_curves.power.samples
     ]
-    for stream, name, provenance in stated:
+    for stream, name, provenance in sources:
         if provenance.power_boundary != PowerBoundary.DEVICES:
-            node_type = facility.pools[pool_of[stream]].node_type
+            node_type = facility.pools[pool_by_stream[stream]].node_type
             has_ac = facility.node_types[node_type].ac_power is not None
             key = provenance.power_boundary, has_ac, node_type
-            result.setdefault(key, []).append(name)
-    for (boundary, has_ac, node_type), names in result.items():
-        who = f"{len(set(names))} profile(s), such as '{min(names)}',"
+            names_by_boundary.setdefault(key, []).append(name)
+    for (boundary, has_ac, node_type), names in names_by_boundary.items():
+        profiles_text = f"{len(set(names))} profile(s), such as '{min(names)}',"
         if boundary == PowerBoundary.NODE_AC and has_ac:
             continue  # they pass ac_power as they are
         if boundary == PowerBoundary.NODE_AC:
             yield (
-                f"{who} hold the nodes' AC power and play on nodes '{node_type}' "
-                "without ac_power: busy nodes count supplies and fans, idle ones and "
-                "ratings do not; give their ac_power"
+                f"{profiles_text} hold the nodes' AC power and play on nodes "
+                f"'{node_type}' without ac_power: busy nodes count supplies and fans, "
+                "idle ones and ratings do not; give their ac_power"
             )
         elif has_ac:
             yield (
-                f"{who} have another boundary than device power ({boundary}) and pass "
-                f"the ac_power of nodes '{node_type}' as devices do: supplies and "
-                "fans that they hold count twice; if it is the nodes' AC power, "
+                f"{profiles_text} have another boundary than device power ({boundary}) "
+                f"and pass the ac_power of nodes '{node_type}' as devices do: supplies "
+                "and fans that they hold count twice; if it is the nodes' AC power, "
                 "import them with --boundary node_ac"
             )
         else:
-            known = PLUS_CONSTANT in boundary
+            is_known_sum = PLUS_CONSTANT in boundary
             remedy = (
-                "" if known else "; import them with --boundary or --add-w where known"
+                ""
+                if is_known_sum
+                else "; import them with --boundary or --add-w where known"
             )
             yield (
-                f"{who} have another boundary than device power ({boundary}): idle "
-                f"nodes and the rated power count GPUs and CPU packages{remedy}"
+                f"{profiles_text} have another boundary than device power "
+                f"({boundary}): idle nodes and the rated power count GPUs and CPU "
+                f"packages{remedy}"
             )
 
 
 def _scaled_hardware(
     pools: Pools, library: ProfileLibrary, classes: Sequence[StreamClass]
 ) -> Iterator[str]:
-    """Yield a warning for pools that play scaled profiles of other GPUs."""
+    """Yield a warning for pools with scaled profiles of other GPUs."""
     for pool in dict.fromkeys(pools.values()):
-        used = _played_profiles(
-            library, (c for c in classes if pools[c.stream] == pool)
-        )
+        used = _used_profiles(library, (c for c in classes if pools[c.stream] == pool))
         factors = [
             e.provenance.power_factor for e in used if e.provenance.power_factor != 1
         ]
@@ -292,46 +304,48 @@ def _services_of_other_gpus(
     facility: Facility, plans: Sequence[ServicePlan], curves: Curves
 ) -> Iterator[str]:
     """Yield a warning for services measured on GPUs other than their pool's."""
-    pool_of = {plan.stream: plan.pool for plan in plans}
-    for (stream, name), of_service in curves.items():
-        node = facility.node_type_of(pool_of[stream])
-        origins = [sample.provenance for sample in of_service.power.samples]
+    pool_by_stream = {plan.stream: plan.pool for plan in plans}
+    for (stream, name), service_curves in curves.items():
+        node = facility.node_type_of(pool_by_stream[stream])
+        origins = [sample.provenance for sample in service_curves.power.samples]
         if any(
             file.path.is_relative_to(shipped_folder("profiles"))
-            for file in of_service.files
+            for file in service_curves.files
         ):
             origins.append(PROVENANCE)
         other = [origin for origin in origins if is_other_hardware(origin, node)]
         if other and node.busy_power_factor == 1:
             yield (
                 f"request_streams.{stream}.services.{name}: its curves are of nodes "
-                f"with {origin_gpus(other[0])}, pool '{pool_of[stream]}' has nodes "
-                f"with {gpus_text(node.n_gpus, node.gpu_tdp_w)}: neither the power nor "
-                "the requests of an instance are theirs; give curves of these nodes"
+                f"with {origin_gpus(other[0])}, pool '{pool_by_stream[stream]}' has "
+                f"nodes with {gpus_text(node.n_gpus, node.gpu_tdp_w)}: neither the "
+                "power nor the requests of an instance are theirs; give curves of "
+                "these nodes"
             )
 
 
 def _rated_beyond_nodes(facility: Facility) -> Iterator[str]:
-    of_nodes_w = sum(map(facility.pool_rated_power_w, facility.pools))
+    """Yield a warning for a rated power that does not fit the nodes' ratings."""
+    nodes_w = sum(map(facility.pool_rated_power_w, facility.pools))
     if (
         facility.rated_power_mw is not None
-        and facility.rated_power_w > RATED_OVER * of_nodes_w > 0
+        and facility.rated_power_w > RATED_OVER * nodes_w > 0
     ):
         yield (
             f"facility.rated_power_mw is {facility.rated_power_mw:g}, "
-            f"{facility.rated_power_w / of_nodes_w:.3g} times what the devices of all "
-            f"nodes can draw ({of_nodes_w / W_PER_MW:.4g} MW): is it in MW?"
+            f"{facility.rated_power_w / nodes_w:.3g} times what the devices of all "
+            f"nodes can draw ({nodes_w / W_PER_MW:.4g} MW): is it in MW?"
         )
         return
     is_metered = bool(facility.stages) or facility.has_ac_power
     if (
         facility.rated_power_mw is not None
         and is_metered
-        and not isclose(facility.rated_power_w, of_nodes_w, rel_tol=RATED_NEAR)
+        and not isclose(facility.rated_power_w, nodes_w, rel_tol=RATED_NEAR)
     ):
         yield (
             f"facility.rated_power_mw is {facility.rated_power_mw:g}, the ratings of "
-            f"all devices are {of_nodes_w / W_PER_MW:.4g} MW: it is of the devices, "
+            f"all devices are {nodes_w / W_PER_MW:.4g} MW: it is of the devices, "
             "and on a site with AC power or stages sets the least swing that is "
             "counted alone; the meter is rated by the nodes' ratings, its connection "
             "by contract_mva of point_of_interconnection"
@@ -340,13 +354,18 @@ def _rated_beyond_nodes(facility: Facility) -> Iterator[str]:
 
 def implausible_contracts(facility: Facility, rated_mw: float) -> Iterator[str]:
     """Yield a warning for contracts far from the rated power at the meter [MW]."""
-    least, most = CONTRACT_OF_RATED
+    min_ratio, max_ratio = CONTRACT_OF_RATED
     for number, stage in enumerate(facility.stages if rated_mw else ()):
         contract = getattr(stage, "contract", None)
-        if contract is None or least <= (ratio := contract[0] / rated_mw) <= most:
+        if (
+            contract is None
+            or min_ratio <= (ratio := contract[0] / rated_mw) <= max_ratio
+        ):
             continue
         unit = contract.unit
-        prefix, other = ("k", "another") if ratio > most else ("G", "a part of the")
+        prefix, other = (
+            ("k", "another") if ratio > max_ratio else ("G", "a part of the")
+        )
         yield (
             f"facility.stages.{number}: contract_{unit.lower()}: "
             f"{format_short(contract.amount)} {unit} is {format_short(ratio)} times "
@@ -356,17 +375,21 @@ def implausible_contracts(facility: Facility, rated_mw: float) -> Iterator[str]:
 
 
 def _above_contract(poi: Mapping[str, Any]) -> Iterator[str]:
-    of = poi.get("headroom") or {}
+    """Yield a warning for power above the contract."""
+    headroom = poi.get("headroom") or {}
     for unit in ("mw", "mva"):
-        if of.get("use", 0.0) > 1 and (contract := of.get(f"contract_{unit}")):
+        if headroom.get("use", 0.0) > 1 and (
+            contract := headroom.get(f"contract_{unit}")
+        ):
             yield (
                 f"poi: the load is above its contract of {format_short(contract)} "
-                f"{unit.upper()} in {of['over_h']:,.4g} h, up to "
-                f"{100 * of['use']:,.1f} % of it; it is counted, not clipped"
+                f"{unit.upper()} in {headroom['over_h']:,.4g} h, up to "
+                f"{100 * headroom['use']:,.1f} % of it; it is counted, not clipped"
             )
 
 
 def _never_installed(facility: Facility) -> Iterator[str]:
+    """Yield a warning for nodes of a pool that no phase installs."""
     for name, pool in facility.pools.items():
         if pool.phases and pool.phases[-1].n_nodes < pool.n_nodes:
             yield (
@@ -378,8 +401,9 @@ def _never_installed(facility: Facility) -> Iterator[str]:
 
 
 def _built_at_once(facility: Facility, clock: RunClock) -> Iterator[str]:
+    """Yield a warning for each time at which nodes are added at once."""
     for name, pool in facility.pools.items():
-        for time_ms, n_nodes in pool.standing(clock).added:
+        for time_ms, n_nodes in pool.installed(clock).added:
             yield (
                 f"facility.pools.{name}.phases: {n_nodes:,} nodes start in one "
                 f"instant, {clock.wall.at(time_ms):%Y-%m-%d %H:%M}, where a site adds "
@@ -393,8 +417,10 @@ def _omitted_jobs(counts: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
 
     Jobs that the import dropped are in the manifest.
     """
-    for stream, of in counts.items():
-        if causes := ", ".join(f"{n:,} {cause}" for cause, n in of.items()):
+    for stream, counts_by_cause in counts.items():
+        if causes := ", ".join(
+            f"{n:,} {cause}" for cause, n in counts_by_cause.items()
+        ):
             yield f"streams.{stream}: left out or changed of the log: {causes}"
 
 
@@ -409,17 +435,22 @@ def unanswered_events(
         c.job_class.flexibility and c.job_class.flexibility.tier for c in classes
     )
     services = [
-        s for of in scenario.request_streams.values() for s in of.services.values()
+        service
+        for stream in scenario.request_streams.values()
+        for service in stream.services.values()
     ]
-    asks = {
-        "events": bool(flexibility.events) and not any(s.flexibility for s in services),
+    is_unanswered = {
+        "events": bool(flexibility.events)
+        and not any(service.flexibility for service in services),
         "follow": flexibility.follow is not None,
         "signals.cap": flexibility.signals.cap is not None,
     }
-    if unheard := [name for name, is_asked in asks.items() if is_asked and not jobs]:
+    if unanswered := [
+        name for name, is_set in is_unanswered.items() if is_set and not jobs
+    ]:
         cap = ", or its services flexibility: {power_limit: 0.75}" if services else ""
         yield (
-            f"flexibility.{' and '.join(unheard)}: no stream may follow, so that "
+            f"flexibility.{' and '.join(unanswered)}: no stream may follow, so that "
             "power is as without; jobs of tier 0, as all are here, are never "
             f"touched: give a stream flexibility: {{tier: 1}} or more{cap}"
         )
@@ -428,12 +459,12 @@ def unanswered_events(
 def overfull_pools(
     facility: Facility, clock: RunClock, streams: JobStreams
 ) -> Iterator[str]:
-    """Yield a warning for pools with more demand than nodes, with the waits.
+    """Yield a warning for pools with more demand than nodes, with the waiting times.
 
-    The streams must have been resolved.
+    The streams' job counts must have been determined.
     """
     for name, pool in facility.pools.items():
-        first = pool.standing(clock).first
+        first = pool.installed(clock).first
         nodes = streams.asked_nodes(name) / facility.slots_per_node(name)
         if first and nodes > first * (1 + SHORTFALL):
             wait_h, days = (
@@ -454,35 +485,36 @@ def _off_target(
     streams: JobStreams,
     queues: Mapping[str, QueueMetrics],
 ) -> Iterator[str]:
+    """Yield a warning for pools whose utilization is off target or whose jobs wait."""
     for name, pool in facility.pools.items():
         expected, queue = streams.run_utilization(name), queues[name]
-        stand_ms = pool.standing(clock).node_ms(clock.horizon_ms)
-        reached = queue.node_ms / (stand_ms * facility.slots_per_node(name))
-        off = (
-            f"pool '{name}': simulated utilization {reached:.4f} is "
-            f"{abs(reached - expected):.4f}"
+        installed_ms = pool.installed(clock).node_ms(clock.horizon_ms)
+        utilization = queue.node_ms / (installed_ms * facility.slots_per_node(name))
+        text = (
+            f"pool '{name}': simulated utilization {utilization:.4f} is "
+            f"{abs(utilization - expected):.4f}"
         )
         if expected > 1 + SHORTFALL:
-            # A queue that is never empty grows by what is asked for less what is worked
-            # off.
+            # A queue that is never empty grows by requested minus executed work.
             wait_h = (expected - 1) * clock.simulated_ms / MS_PER_H
             yield (
                 f"pool '{name}': the jobs ask for {expected:.4g} times its nodes, on "
-                f"average for {ceil(expected * stand_ms / clock.horizon_ms):,}; with "
-                f"{pool.n_nodes:,} the wait grows to about {wait_h:,.3g} h at the end "
-                f"of the run: {queue.unstarted:,} jobs never started"
+                f"average for {ceil(expected * installed_ms / clock.horizon_ms):,}; "
+                f"with {pool.n_nodes:,} the wait grows to about {wait_h:,.3g} h at the "
+                f"end of the run: {queue.unstarted:,} jobs never started"
             )
-        elif reached < expected * (1 - SHORTFALL):
+        elif utilization < expected * (1 - SHORTFALL):
             yield (
-                f"{off} short of {expected:.4f}: {queue.unstarted:,} jobs never started"
+                f"{text} short of {expected:.4f}: {queue.unstarted:,} jobs never "
+                "started"
             )
-        elif reached > expected * (1 + SHORTFALL):
-            left_over = (
-                f"{queue.left_over:,} jobs that the warm-up left in the queue start "
-                "in it"
+        elif utilization > expected * (1 + SHORTFALL):
+            reason = (
+                f"{queue.n_from_warm_up:,} jobs that the warm-up left in the queue "
+                "start in it"
             )
-            yield f"{off} above {expected:.4f}: {left_over}"
-        elif queue.unstarted > max(UNSTARTED * queue.submitted, queue.left_over):
+            yield f"{text} above {expected:.4f}: {reason}"
+        elif queue.unstarted > max(UNSTARTED * queue.submitted, queue.n_from_warm_up):
             yield (
                 f"pool '{name}': {queue.unstarted:,} of {queue.submitted:,} jobs "
                 "never started; the queue grows faster than the pool works it off"
@@ -490,6 +522,7 @@ def _off_target(
 
 
 def _overload(metrics: dict[str, Any]) -> Iterator[str]:
+    """Yield a warning for power above the rated power."""
     ratio = metrics["power"]["max_over_rated"]
     if ratio is not None and ratio > 1:
         yield (
@@ -501,8 +534,10 @@ def _overload(metrics: dict[str, Any]) -> Iterator[str]:
 
 def _idle_weather(facility: Facility) -> Iterator[str]:
     """Yield a warning for weather that no stage of the scenario uses."""
-    follows = any(s.place == "cooling" or s.kind == "solar" for s in facility.stages)
-    if facility.weather is not None and not follows:
+    is_used = any(
+        stage.place == "cooling" or stage.kind == "solar" for stage in facility.stages
+    )
+    if facility.weather is not None and not is_used:
         yield (
             "facility.weather is given, but no cooling among facility.stages follows "
             "it; add one, or remove it unless a stage of your own takes it"
@@ -526,23 +561,24 @@ def _weather_of_another_zone(clock: RunClock, weather: Weather | None) -> Iterat
 
 def _typical_weather(facility: Facility, metrics: dict[str, Any]) -> Iterator[str]:
     """Yield a warning for peaks under typical weather, which has no extremes."""
-    cooled = "cooling_mwh" in metrics.get("poi", {}).get("energy", ())
-    if facility.weather is None or not facility.weather.typical or not cooled:
+    has_cooling = "cooling_mwh" in metrics.get("poi", {}).get("energy", ())
+    if facility.weather is None or not facility.weather.typical or not has_cooling:
         return
     months = metrics["billing"]["months"]
-    meets = ["peak and demand at the point of interconnection"]
-    meets += ["headroom"] if "headroom" in metrics["poi"] else []
-    meets += (
+    metrics_text = ["peak and demand at the point of interconnection"]
+    metrics_text += ["headroom"] if "headroom" in metrics["poi"] else []
+    metrics_text += (
         ["ratchets"] if any("ratchet_mw" in m.get("billed", ()) for m in months) else []
     )
     yield (
-        f"facility.weather is typical, without extremes: {', '.join(meets)} are not "
-        "those of a hot year; take an actual year (actual_year: true), or stress it "
-        "by offset_k"
+        f"facility.weather is typical, without extremes: {', '.join(metrics_text)} are "
+        "not those of a hot year; take an actual year (actual_year: true), or stress "
+        "it by offset_k"
     )
 
 
 def _above_ratings(metrics: dict[str, Any]) -> Iterator[str]:
+    """Yield a warning for stages with load above their ratings."""
     for part, values in metrics.items():
         if isinstance(values, dict) and (hours := values.get("hours_above_rating")):
             yield (
@@ -553,6 +589,7 @@ def _above_ratings(metrics: dict[str, Any]) -> Iterator[str]:
 
 
 def _outside_cooling_model(metrics: dict[str, Any]) -> Iterator[str]:
+    """Yield a warning for weather outside of the cooling model's range."""
     if hours := metrics.get("cooling", {}).get("clamped_h"):
         yield (
             f"cooling: the weather is outside the model's range in {hours:,.4g} h, in "

@@ -1,7 +1,8 @@
 """Prepared site: everything about a site that is resolved once before its runs.
 
-`prepare` returns its size, its stages and their columns, its rated power, its
-controller, and its extension code. The pipeline, the forecast and the warnings use it.
+`prepare` returns the site with its size, its stages and their columns, its rated power,
+its controller, and its extension code. The pipeline, the forecast and the warnings use
+it.
 """
 
 from __future__ import annotations
@@ -55,13 +56,13 @@ class Sink(Protocol):
 
 
 class Watch:
-    """Observer of a run as it passes, at the time step that the observer needs.
+    """Observer of a run, at the time step that the observer needs.
 
     This base class observes nothing.
     """
 
     models: Sequence[Model] = ()
-    """Models that it looks at the run by, each at about the same cost."""
+    """Models that the observer checks the run against, each at about the same cost."""
 
     def needed_step_ms(self, scenario: Scenario) -> int:
         """Return the coarsest step that loses no detail for the observer [ms]."""
@@ -86,39 +87,39 @@ class Watch:
         """
         return ()
 
-    def content(self, seen: Sequence[Any], metrics: Any) -> Any:  # noqa: ARG002
-        """Return the content of ``limits.json`` from the results of the sinks."""
+    def content(self, sinks: Sequence[Any], metrics: Any) -> Any:  # noqa: ARG002
+        """Return the content of ``limits.json`` from the sinks' results."""
         return {}
 
 
 @dataclass(frozen=True, eq=False)
 class RunOptions:
-    """Options of a run: settings, Python objects that take part, retained outputs."""
+    """Options of a run: settings, Python objects that take part, outputs."""
 
-    # Both give the same start times; None: the sooner one
+    # Scheduling engine; both give the same start times; None: the faster one
     engine: Engine | None = "simpy"
-    # Own queue disciplines of pools by name
+    # Custom queue disciplines by pool
     policies: Mapping[str, Policy] | None = None
-    stages: Sequence[Stage] = ()  # own stages, behind those of the scenario
-    # Acts on the jobs of all pools, before their policies; the scenario's if it is None
+    stages: Sequence[Stage] = ()  # extension stages, after those of the scenario
+    # Controller of the jobs of all pools; None: that of the scenario
     controller: Controller | None = None
-    # Open further loads of a scenario with its inputs, behind the profiles of a library
+    # Functions that open further loads, with the profile library of those before
     loads: Sequence[OpenLoad] = ()
-    sinks: Sequence[Sink] = ()  # of the caller, beside the files and metrics
-    force: bool = False  # whether a run folder that exists is replaced
-    event_windows: bool = False  # whether the worst windows at 0.1 s are kept
-    by_load: bool = False  # whether the power of each stream and service is kept
-    # Whether the load before batteries is kept, all in float64
-    before_stores: bool = False
-    jobs_file: bool = True
-    nodes_file: bool = False
-    # Of the power stage; None: as many as cores, at most four
+    sinks: Sequence[Sink] = ()  # the caller's receivers of blocks
+    force: bool = False  # True to replace an existing run folder
+    event_windows: bool = False  # True to write the worst windows at 0.1 s
+    by_load: bool = False  # True to write the power of each stream and service
+    before_stores: bool = (
+        False  # True to write the load upstream of storage, in float64
+    )
+    jobs_file: bool = True  # True to write the file of jobs
+    nodes_file: bool = False  # True to write the file of node allocations
+    # Threads of the power computation; None: as many as cores, at most four
     n_threads: int | None = None
-    window_days: float | None = None  # that are simulated at a time, to a quarter
-    # Longest time that a run may be forecast to take [s]
-    at_most_s: float | None = None
-    at_most_mb: float | None = None  # most memory [MB]
-    # Whether it stops, with `EarlyStopError`, once no verdict can change
+    window_days: float | None = None  # days simulated at a time, to a quarter
+    at_most_s: float | None = None  # maximum forecast run time [s]
+    at_most_mb: float | None = None  # maximum forecast memory [MB]
+    # True to stop with `EarlyStopError` once no compliance result can change
     until_decided: bool = False
 
     def __post_init__(self) -> None:
@@ -136,13 +137,13 @@ class RunOptions:
         expect(self.engine in (None, *engines), "engine", one_of(engines), self.engine)
         for name in ("window_days", "n_threads", "at_most_s", "at_most_mb"):
             value = getattr(self, name)
-            is_so = value in (None, inf) or is_number_within(value, 0, MAX_SIZE)
-            expect(is_so, name, "a number from 0 on, or None", value)
+            is_valid = value in (None, inf) or is_number_within(value, 0, MAX_SIZE)
+            expect(is_valid, name, "a number from 0 on, or None", value)
 
 
-def expect(is_so: bool, name: str, expected: str, value: object) -> None:
+def expect(is_expected: bool, name: str, expected: str, value: object) -> None:
     """Raise an error if a value is not as expected."""
-    if not is_so:
+    if not is_expected:
         raise InputError(f"{name}: expected {expected}, found {one_line(shown(value))}")
 
 
@@ -153,20 +154,20 @@ AS_USUAL, NO_WATCH = RunOptions(), Watch()
 class PreparedSite:
     """Site with all resolved data that its runs share."""
 
-    asked: Scenario  # what was asked for, at the step of the run
-    scenario: Scenario  # in its size
-    inputs: Inputs
-    options: RunOptions
-    watch: Watch  # what looks at its run
-    own_parts: Sequence[OwnPart]  # code that is not of the package
-    rated_power_w: float  # where the power is taken; 0 if unknown
-    stages: Stages
-    columns: Columns  # of the stages, the power, queues and services
-    controller: Controller | None  # which acts on its jobs
+    requested: Scenario  # scenario as requested, at the step of the run
+    scenario: Scenario  # scenario at its final size
+    inputs: Inputs  # data read from files
+    options: RunOptions  # options of the run
+    watch: Watch  # observer of the run
+    own_parts: Sequence[OwnPart]  # extension code from outside the package
+    rated_power_w: float  # rated power at the point of measurement [W]; 0 if unknown
+    stages: Stages  # opened stages
+    columns: Columns  # columns of stages, power, queues and services
+    controller: Controller | None  # load controller of its jobs
 
     @property
     def engine(self) -> Engine:
-        """Scheduling engine, by default the fastest.
+        """Scheduling engine; by default the faster possible one.
 
         The compiled engine is used if all policies have a compiled implementation.
         """
@@ -182,7 +183,7 @@ class PreparedSite:
         options = replace(self.options, policies=policies)
         return replace(self, controller=controller, options=options)
 
-    def of(self, scenario: Scenario) -> PreparedSite:
+    def with_scenario(self, scenario: Scenario) -> PreparedSite:
         """Return the site with a scenario that differs in loads or step only."""
         if scenario.clock == self.scenario.clock:
             return replace(self, scenario=scenario)
@@ -206,23 +207,27 @@ def at_needed_step(
         coarser step with less detail.
     """
     resolution_ms = scenario.resolution_ms
-    asked: dict[str, int] = {}
+    step_by_stage: dict[str, int] = {}
     for number, stage in enumerate([*scenario.facility.stages, *further]):
-        of_stage = getattr(stage, "needed_step_ms", lambda: None)()
-        if of_stage is not None:
-            fine = (ms for ms in steps_ms(resolution_ms) if ms <= of_stage)
+        stage_step_ms = getattr(stage, "needed_step_ms", lambda: None)()
+        if stage_step_ms is not None:
+            finer_steps = (ms for ms in steps_ms(resolution_ms) if ms <= stage_step_ms)
             kind = getattr(stage, "kind", type(stage).__name__)
-            asked[f"facility.stages.{number} ({kind})"] = next(fine, PROFILE_STEP_MS)
-    for what, step_ms in asked.items():
+            step_by_stage[f"facility.stages.{number} ({kind})"] = next(
+                finer_steps, PROFILE_STEP_MS
+            )
+    for stage_text, step_ms in step_by_stage.items():
         if scenario.step is not None and step_ms < scenario.step:
             raise InputError(
                 f"step: {scenario.step / MS_PER_S:g} s is coarser than the "
-                f"{step_ms / MS_PER_S:g} s that {what} needs; give that, or leave it "
-                "out"
+                f"{step_ms / MS_PER_S:g} s that {stage_text} needs; give that, or "
+                "leave it out"
             )
     if scenario.step is not None:
         return scenario
-    needed_ms = gcd(resolution_ms, *asked.values(), watch.needed_step_ms(scenario))
+    needed_ms = gcd(
+        resolution_ms, *step_by_stage.values(), watch.needed_step_ms(scenario)
+    )
     if needed_ms == resolution_ms:
         return scenario
     return scenario.model_copy(update={"step": needed_ms})
@@ -245,14 +250,14 @@ def prepare(
         If the size is not feasible, or a stage is at a wrong position in the chain.
     """
     further = options.stages
-    site, rated_power_w = settle(scenario, inputs, further)
-    given = {
+    site, rated_power_w = size_site(scenario, inputs, further)
+    extensions = {
         "controller": filter(None, [options.controller]),
         "policy": (options.policies or {}).values(),
         "stage": further,
         "load": options.loads,
     }
-    own = own_parts(site, inputs, None, watch.models, **given)
+    parts = own_parts(site, inputs, None, watch.models, **extensions)
     stages, columns = open_stages(site, further, inputs.weather)
     if rated_power_w is None:
         rated_power_w = _rated_w(site, inputs.weather_year, further)
@@ -263,7 +268,7 @@ def prepare(
         inputs,
         options,
         watch,
-        own,
+        parts,
         rated_power_w,
         stages,
         columns,
@@ -271,25 +276,25 @@ def prepare(
     )
 
 
-def settle(
+def size_site(
     scenario: Scenario, inputs: Inputs, further: Sequence[Stage] = ()
 ) -> tuple[Scenario, float | None]:
     """Return a site at its size for any time span, and its rated power if needed [W].
 
-    A resolved site is returned unchanged. Errors are those of `sized`, and a
+    A resolved site is returned unchanged. Errors are those of `resolve_size`, and a
     `LogFormatError` if a signal's cap is below the idle power of the nodes.
     """
-    settled, rated_power_w = resolve_size(scenario, inputs.weather_year, further)
+    sized, rated_power_w = resolve_size(scenario, inputs.weather_year, further)
     if scenario.flexibility is not None and "cap" in inputs.signals:
         lowest_mw = float(inputs.signals["cap"].values.min())
-        idle_mw = settled.facility.idle_power_w / W_PER_MW
+        idle_mw = sized.facility.idle_power_w / W_PER_MW
         if lowest_mw < idle_mw:
-            given = scenario.flexibility.signals.configured()["cap"]
+            signal_spec = scenario.flexibility.signals.configured()["cap"]
             raise LogFormatError(
-                f"{one_line(given.file)}: a cap of {lowest_mw:g} MW, expected at "
+                f"{one_line(signal_spec.file)}: a cap of {lowest_mw:g} MW, expected at "
                 f"least the {idle_mw:.4g} MW that the nodes draw without a job"
             )
-    return settled, rated_power_w
+    return sized, rated_power_w
 
 
 def _rated_w(
@@ -341,28 +346,21 @@ def open_stages(
 def flexible_controller(
     scenario: Scenario, inputs: Inputs, stages: Stages
 ) -> FairPowerCaps | None:
-    """Return the load controller of a scenario.
-
-    None if the scenario has nothing to control.
-    """
+    """Return the load controller of a scenario, or None if it needs none."""
     signals = inputs.signals
     flexibility = scenario.flexibility
-    if (
-        flexibility is None
-        or flexibility.is_off
-        or not flexibility.has_something_to_answer
-    ):
+    if flexibility is None or flexibility.is_off or not flexibility.has_requests:
         return None
-    overhead, has_sources = None, False
+    meter_power, has_sources = None, False
     if scenario.facility.has_ac_power or stages:
         has_sources = any(c.role == "source" for stage in stages for c in stage.columns)
-        overhead = _meter_power(scenario, stages)
+        meter_power = _meter_power(scenario, stages)
     return FairPowerCaps(
         flexibility.events_in(scenario.clock),
         signals.get("cap"),
         flexibility.follow,
         signals,
-        overhead,
+        meter_power,
         has_sources,
     )
 
@@ -372,9 +370,10 @@ def _meter_power(
 ) -> Callable[[int, float], tuple[float, float]]:
     """Return a function from time [ms] and device power to site power [W].
 
-    The function returns the power at the meter and the power of sources. ASSUMPTION:
-    all nodes draw the same fraction of their ratings, and stages are in their initial
-    state [J]. A controller calls it again if either has changed.
+    The function returns the power at the meter and the power of sources. Assumed
+    (judgement): all nodes draw the same fraction of their ratings, and stages are in
+    their initial state. A controller calls the function again if time or power has
+    changed.
     """
     facility = scenario.facility
     pools = [
@@ -386,12 +385,13 @@ def _meter_power(
     ]
 
     @lru_cache(maxsize=4096)
-    def at(hour: int, devices_w: float) -> tuple[float, float]:
-        share = devices_w / facility.nodes_power_w if facility.nodes_power_w else 0.0
+    def hourly_w(hour: int, devices_w: float) -> tuple[float, float]:
+        """Return the power at the meter and of sources in an hour [W]."""
+        fraction = devices_w / facility.nodes_power_w if facility.nodes_power_w else 0.0
         ac_w = devices_w
         if facility.has_ac_power:
             ac_w = sum(
-                n * float(node.ac_power_w(node.rated_power_w * share))
+                n * float(node.ac_power_w(node.rated_power_w * fraction))
                 for n, node in pools
             )
         columns = {"it_power_w": np.array([devices_w]), POWER: np.array([ac_w])}
@@ -399,16 +399,17 @@ def _meter_power(
             reactive_var = np.array([facility.reactive_power_var])
             columns |= {"it_ac_power_w": columns[POWER], REACTIVE: reactive_var}
         time_ms = min(max(hour * MS_PER_H, 0), scenario.horizon_ms - MS_PER_MIN)
-        passed, _ = stages.apply(Block(time_ms, MS_PER_MIN, columns), stages.start())
-        given_w = sum(float(passed.columns[name][0]) for name in sources)
-        return float(passed.columns[POWER][0]), given_w
+        result, _ = stages.apply(Block(time_ms, MS_PER_MIN, columns), stages.start())
+        source_w = sum(float(result.columns[name][0]) for name in sources)
+        return float(result.columns[POWER][0]), source_w
 
     step_w = max(facility.nodes_power_w / 1000, 1.0)
 
     def meter_w(time_ms: int, devices_w: float) -> tuple[float, float]:
-        near_w = max(round(devices_w / step_w), 1) * step_w
-        shown_w, given_w = at(time_ms // MS_PER_H, near_w)
-        # What is drawn grows with the devices; what sources give does not.
-        return (shown_w + given_w) / near_w * devices_w - given_w, given_w
+        """Return the power at the meter and of sources at a time [W]."""
+        rounded_w = max(round(devices_w / step_w), 1) * step_w
+        metered_w, source_w = hourly_w(time_ms // MS_PER_H, rounded_w)
+        # Consumption grows with the devices' power; that of sources does not.
+        return (metered_w + source_w) / rounded_w * devices_w - source_w, source_w
 
     return meter_w

@@ -65,9 +65,9 @@ from diploee.simulation.plausibility import (
 from diploee.simulation.prepared import NO_WATCH, PreparedSite, Sink
 
 
-def output_folder(asked: Scenario) -> Path:
-    """Return the run folder for an optional output path."""
-    return default_folder(asked.name, asked.sha256())
+def output_folder(scenario: Scenario) -> Path:
+    """Return the default run folder of a scenario."""
+    return default_folder(scenario.name, scenario.sha256())
 
 
 def simulate(
@@ -92,10 +92,10 @@ def simulate(
         If the folder can't be written; no output is then left.
     """
     watch, options = watch or Stopwatch(Progress()), site.options
-    place = output_folder(site.asked) if out is None else Path(out)
-    with whole_folder(place, options.force, kind=RUN_FOLDER) as new:
+    run_folder = output_folder(site.requested) if out is None else Path(out)
+    with whole_folder(run_folder, options.force, kind=RUN_FOLDER) as new:
         with watch.stage("plan"):
-            kept = site.with_fresh_state()
+            copied_site = site.with_fresh_state()
             pipeline = _open_pipeline(site, watch)
         scenario = site.scenario
         for text in overfull_pools(
@@ -103,46 +103,50 @@ def simulate(
         ):
             watch.progress.tell(text)
         with watch.stage("simulate") as update, ExitStack() as closing:
-            peak_mw = cache(partial(_peak_mw, kept))
-            seen = site.watch.open(
+            peak_mw = cache(partial(_peak_mw, copied_site))
+            observer_sinks = site.watch.open(
                 pipeline, site.rated_power_w, peak_mw, watch.progress.tell
             )
-            taken = _RunSinks(pipeline, site, new, closing)
-            windows = taken.watch_windows(pipeline.windows(options.window_days, update))
-            at_step = (*taken.at_step, *seen)
+            run_sinks = _RunSinks(pipeline, site, new, closing)
+            windows = run_sinks.watch_windows(
+                pipeline.windows(options.window_days, update)
+            )
+            at_step = (*run_sinks.at_step, *observer_sinks)
             blocks = pipeline.blocks(windows, options.n_threads)
             if options.until_decided:
-                blocks = _until_decided(blocks, site, seen)
+                blocks = _until_decided(blocks, site, observer_sinks)
             for block in pipeline.averaged_blocks(blocks, at_step):
-                block = taken.causes.by_load(block) if options.by_load else block
+                block = run_sinks.causes.by_load(block) if options.by_load else block
                 with watch.lap("files and metrics"):
-                    for sink in taken.sinks:
+                    for sink in run_sinks.sinks:
                         sink.add(block)
                     for sink in options.sinks:
                         with named_errors("add", _sink_error):
                             sink.add(block)
-        result = taken.collect_metrics(watch)
-        manifest = build_manifest(pipeline, site, result)
-        results = {METRICS_FILE: write_json(new / METRICS_FILE, result)}
-        if seen:
-            content = site.watch.content(seen, result)
-            results[LIMITS_FILE] = write_json(new / LIMITS_FILE, content)
-        manifest |= {"results_sha256": results, "timing": watch.stages}
+        metrics = run_sinks.collect_metrics(watch)
+        manifest = build_manifest(pipeline, site, metrics)
+        hashes = {METRICS_FILE: write_json(new / METRICS_FILE, metrics)}
+        if observer_sinks:
+            content = site.watch.content(observer_sinks, metrics)
+            hashes[LIMITS_FILE] = write_json(new / LIMITS_FILE, content)
+        manifest |= {"results_sha256": hashes, "timing": watch.stages}
         write_json(new / MANIFEST, manifest)
-    return place
+    return run_folder
 
 
 def _until_decided(
-    blocks: Iterator[Block], site: PreparedSite, seen: Sequence[Any]
+    blocks: Iterator[Block], site: PreparedSite, observer_sinks: Sequence[Any]
 ) -> Iterator[Block]:
     """Yield blocks; raise `EarlyStopError` once compliance results are final."""
     clock = site.scenario.clock
     for block in blocks:
-        yield block  # which those that see it have taken then
-        if block.end_ms < clock.horizon_ms and all(watch.is_decided for watch in seen):
+        yield block  # the observers' sinks have received it after this
+        if block.end_ms < clock.horizon_ms and all(
+            sink.is_decided for sink in observer_sinks
+        ):
             end = f"{clock.wall.at(block.end_ms):%Y-%m-%d %H:%M}"
             error = EarlyStopError(f"not met; stopped at {end}, no run folder is kept")
-            error.reports = tuple(watch.report({}) for watch in seen)
+            error.reports = tuple(sink.report({}) for sink in observer_sinks)
             raise error
 
 
@@ -163,6 +167,7 @@ def _open_pipeline(site: PreparedSite, watch: Stopwatch) -> Pipeline:
 
 
 def _sink_error(text: str) -> InputError:
+    """Return an error of a caller's sink."""
     return InputError(f"sinks: a sink{text}")
 
 
@@ -171,33 +176,39 @@ class _RunSinks:
 
     def __init__(
         self,
-        line: Pipeline,
+        pipeline: Pipeline,
         site: PreparedSite,
         folder: Path,
         closing: ExitStack,
     ) -> None:
-        self._line, self._folder, self._options = line, folder, site.options
+        self._pipeline, self._folder, self._options = pipeline, folder, site.options
         options = site.options
-        scenario, clock, jobs = line.scenario, line.scenario.written_clock, line.jobs
-        self._head = {
+        scenario, clock, jobs = (
+            pipeline.scenario,
+            pipeline.scenario.written_clock,
+            pipeline.jobs,
+        )
+        self._file_header = {
             "scenario": scenario.name,
             "scenario_sha256": scenario.sha256(),
             "seed": scenario.seed,
         }
-        series = FacilityFile(folder / FACILITY_FILE, clock, line.columns, self._head)
-        closing.enter_context(series)
-        model = line.model.at(scenario.resolution_ms)
-        attribution = Attribution(
-            scenario, line.model, jobs, line.services, line.further
+        series = FacilityFile(
+            folder / FACILITY_FILE, clock, pipeline.columns, self._file_header
         )
-        self.causes = Causes(attribution, line.stages)
-        jobs.sinks.append(self.causes.take)
+        closing.enter_context(series)
+        model = pipeline.model.at(scenario.resolution_ms)
+        attribution = Attribution(
+            scenario, pipeline.model, jobs, pipeline.services, pipeline.further
+        )
+        self.causes = Causes(attribution, pipeline.stages)
+        jobs.sinks.append(self.causes.add_jobs)
         self._metrics = RunMetrics(
             scenario.facility,
             clock,
             site.rated_power_w,
-            line.readings,
-            line.stages,
+            pipeline.readings,
+            pipeline.stages,
             self.causes,
             jobs.transient,
         )
@@ -212,9 +223,11 @@ class _RunSinks:
         self._voltage = voltage
         classes = jobs.streams.classes if options.by_load else ()
         self._aggregates = Aggregates(
-            model, classes, [scenario.streams[of.stream].pool for of in classes]
+            model,
+            classes,
+            [scenario.streams[job_class.stream].pool for job_class in classes],
         )
-        jobs.sinks.append(self._aggregates.take)
+        jobs.sinks.append(self._aggregates.add_jobs)
         self.sinks: list[Sink] = [series, self._metrics, self._aggregates]
         if options.jobs_file and scenario.streams:
             streams = jobs.streams
@@ -222,47 +235,51 @@ class _RunSinks:
                 folder / JOBS_FILE, scenario, streams.classes, streams.library.ids
             )
             closing.callback(file.close)
-            jobs.sinks.append(lambda w: file.add(w.submitted, w.started, w.energy_j))
-        self._parts, layout = None, scenario.facility.layout
+            jobs.sinks.append(
+                lambda window: file.add(
+                    window.submitted, window.started, window.energy_j
+                )
+            )
+        self._layout, layout = None, scenario.facility.layout
         if options.nodes_file or layout:
-            places = NodeAllocations(line)
+            allocations = NodeAllocations(pipeline)
         if layout:
-            self._parts = LayoutStatistics(places, model, layout)
+            self._layout = LayoutStatistics(allocations, model, layout)
         if options.nodes_file:
             nodes = NodeAllocationsFile(
-                folder / NODES_FILE, scenario, jobs.streams.classes, places.labels
+                folder / NODES_FILE, scenario, jobs.streams.classes, allocations.labels
             )
-            places.sinks.append(nodes.add)
+            allocations.sinks.append(nodes.add)
             closing.callback(nodes.close)
-            closing.callback(lambda: nodes.add(places.remaining()))
+            closing.callback(lambda: nodes.add(allocations.remaining()))
         self._flexibility: FlexibilityMetrics | None = None
-        if line.is_measured:
-            measured = flexibility_metrics(
+        if pipeline.is_measured:
+            flexibility = flexibility_metrics(
                 scenario, site.inputs.signals, jobs.streams.classes
             )
-            jobs.sinks.append(measured.take)
-            other_jobs = (line.undisturbed or line).jobs
-            other_jobs.sinks.append(partial(measured.take, undisturbed=True))
-            self.sinks.append(measured)
-            self._flexibility = measured
+            jobs.sinks.append(flexibility.add_jobs)
+            other_jobs = (pipeline.undisturbed or pipeline).jobs
+            other_jobs.sinks.append(partial(flexibility.add_jobs, is_baseline=True))
+            self.sinks.append(flexibility)
+            self._flexibility = flexibility
         self._search: EventWindowSearch | None = None
 
     def watch_windows(self, windows: Iterator[Window]) -> Iterator[Window]:
         """Yield the windows, after layout statistics and event search."""
-        line = self._line
-        if self._parts is not None:
-            windows = self._parts.watch(windows)
+        pipeline = self._pipeline
+        if self._layout is not None:
+            windows = self._layout.watch(windows)
         if not self._options.event_windows:
             return windows
         self._search = EventWindowSearch(
-            line.model, line.stages, transient=line.jobs.transient
+            pipeline.model, pipeline.stages, transient=pipeline.jobs.transient
         )
         return self._search.watch(windows)
 
     def collect_metrics(self, watch: Stopwatch) -> dict[str, Any]:
         """Return the metrics of the run, and write its event windows."""
-        line = self._line
-        result = self._metrics.blocks(line.loads, line.energy_j)
+        pipeline = self._pipeline
+        result = self._metrics.blocks(pipeline.loads, pipeline.energy_j)
         result["aggregates"] = self._aggregates.block()
         if self._extremes is not None:
             result["grid"]["at_step"] = self._extremes.block()
@@ -270,59 +287,70 @@ class _RunSinks:
             result["grid"]["voltage_change"] = self._voltage.block()
         if self._flexibility is not None:
             result["flexibility"] = self._flexibility.block()
-        if self._parts is not None:
-            result["layout"] = self._parts.write(self._folder / PARTS_FILE)
+        if self._layout is not None:
+            result["layout"] = self._layout.write(self._folder / PARTS_FILE)
         if self._search is not None:
             with watch.stage("zooms"):
-                clock, head = line.scenario.clock, self._head
+                clock, header = pipeline.scenario.clock, self._file_header
                 result["zooms"] = write_event_windows(
-                    self._folder, self._search, clock, line.columns, head, self.causes
+                    self._folder,
+                    self._search,
+                    clock,
+                    pipeline.columns,
+                    header,
+                    self.causes,
                 )
         return result
 
 
 def _peak_mw(site: PreparedSite) -> float:
-    """Return a site's peak power: largest interval mean after warm-up [MW]."""
-    coarse, most_w = site.scenario.model_copy(update={"step": None}), 0.0
-    line = Pipeline.open(replace(site.with_fresh_state().of(coarse), watch=NO_WATCH))
-    windows = line.windows(None, lambda *_: None)
-    for block in line.blocks(windows, site.options.n_threads):
-        n_left_out = max(line.jobs.transient.end_ms - block.t0_ms, 0) // block.dt_ms
-        most_w = max(most_w, float(block.columns[POWER][n_left_out:].max(initial=0.0)))
-    return most_w / W_PER_MW
+    """Return a site's peak power: largest interval mean after the warm-up [MW]."""
+    coarse, peak_w = site.scenario.model_copy(update={"step": None}), 0.0
+    pipeline = Pipeline.open(
+        replace(site.with_fresh_state().with_scenario(coarse), watch=NO_WATCH)
+    )
+    windows = pipeline.windows(None, lambda *_: None)
+    for block in pipeline.blocks(windows, site.options.n_threads):
+        n_transient = (
+            max(pipeline.jobs.transient.end_ms - block.t0_ms, 0) // block.dt_ms
+        )
+        peak_w = max(peak_w, float(block.columns[POWER][n_transient:].max(initial=0.0)))
+    return peak_w / W_PER_MW
 
 
-def _time_text(line: Pipeline, site: PreparedSite) -> str:
+def _time_text(pipeline: Pipeline, site: PreparedSite) -> str:
     """Return the text of a run's expected time and steps.
 
     Raises an error if the run would take longer than its limit.
     """
-    scenario, options = line.scenario, site.options
+    scenario, options = pipeline.scenario, site.options
     at_most_s, at_most_mb = options.at_most_s, options.at_most_mb
-    forecast = forecast_run(site, line.jobs.streams.jobs_per_day, line.plans)
+    forecast = forecast_run(site, pipeline.jobs.streams.jobs_per_day, pipeline.plans)
     time_s = forecast.time_s
     if at_most_mb is not None and forecast.memory_mb > at_most_mb:
         raise InputError(
-            f"the run takes {forecast.words()}, more than the {at_most_mb:,.0f} MB "
+            f"the run takes {forecast.text()}, more than the {at_most_mb:,.0f} MB "
             "that it may; take fewer nodes or a shorter duration"
         )
     if at_most_s is None or time_s <= at_most_s:
         steps = f"computed in steps of {scenario.step_ms / 1000:g} s"
-        said = ""
-        if site.watch.models:  # it sees the first block then
-            share = line.model.block_intervals * scenario.step_ms / scenario.horizon_ms
-            first_s = START_S + min(share, 1.0) * time_s
-            said = (
+        limits_text = ""
+        if site.watch.models:  # limits are first checked in the first block
+            fraction = (
+                pipeline.model.block_intervals * scenario.step_ms / scenario.horizon_ms
+            )
+            first_s = START_S + min(fraction, 1.0) * time_s
+            limits_text = (
                 f"; what is not met is said from about {duration(first_s)} on, what is "
                 "met at the end"
             )
-        return f"{steps}, on one core {forecast.words()}{said}"
+        return f"{steps}, on one core {forecast.text()}{limits_text}"
     days = scenario.horizon_ms / MS_PER_DAY
-    fewer = max(int(days * at_most_s / time_s), 1)
+    n_days = max(int(days * at_most_s / time_s), 1)
     error = RunTooLongError(
         f"the run takes about {time_s / 60:.0f} min in steps of "
         f"{scenario.step_ms / 1000:g} s, more than --at-most "
-        f"{at_most_s / 60:g}; raise it, or set duration to '{fewer} d', which can "
+        f"{at_most_s / 60:g}; raise it, or set duration to '{n_days} d', which can "
         "only show that limits are not met, or a coarser step, which leaves some "
         "inconclusive"
     )
@@ -331,21 +359,21 @@ def _time_text(line: Pipeline, site: PreparedSite) -> str:
 
 
 NEAR_TARGET = 0.02
-"""Tolerance of a service plan's target in checks and forecasts."""
+"""Tolerance of a service plan's utilization in checks and forecasts."""
 
 
 @dataclass(frozen=True)
 class CheckedSite:
-    """Result of a check.
+    """Result of a check of a scenario.
 
     `warnings` list pools with more requested nodes than they have, and events without
     response.
     """
 
-    n_classes: int
-    forecast: Forecast
-    weather_year: Weather | None
-    warnings: tuple[str, ...]
+    n_classes: int  # number of job classes
+    forecast: Forecast  # expected time, memory and disk space
+    weather_year: Weather | None  # weather of the whole year
+    warnings: tuple[str, ...]  # warnings, one line each
 
 
 @stage("validate")
@@ -354,7 +382,7 @@ def check(site: PreparedSite) -> CheckedSite:
     scenario = site.scenario
     streams = JobStreams(scenario, site.inputs)
     for index in {index for c in streams.classes for index in c.profile_ids}:
-        _ = streams.library[index]  # reads the file and checks its values
+        _ = streams.library[index]  # reads and checks the file
     plans = [
         ServicePlanner(scenario, name, site.inputs, ()).plan(NEAR_TARGET)
         for name in scenario.request_streams

@@ -30,7 +30,8 @@ from diploee.scenario.cross_checks import cross_problems
 from diploee.scenario.models import Facility, Scenario
 
 MAX_ROUNDS = 20
-"""Tries at a size; one does where all parts of a site grow with its nodes."""
+"""Maximum number of attempts at a size; one is enough if all parts of a site grow with
+its nodes."""
 
 
 def resolve_size(
@@ -38,11 +39,11 @@ def resolve_size(
     weather_year: Weather | None = None,
     further: Sequence[Stage] = (),
 ) -> tuple[Scenario, float | None]:
-    """Return a scenario at its requested size, and its rated power if needed [W].
+    """Return a scenario at its requested size, and its rated power if computed [W].
 
-    For `facility.size.poi_mw` the number of nodes is solved for so that
-    `rated_at_meter_w` equals that power, to one node of each pool. The ratings of the
-    stages scale with the nodes. Extension stages, `further`, keep their size.
+    For `facility.size.poi_mw` the number of nodes is determined so that
+    `rated_at_meter_w` equals that power, within one node of each pool. The ratings of
+    the stages scale with the nodes. Extension stages, `further`, keep their size.
     """
     facility, size = scenario.facility, scenario.facility.size
     if size is None:
@@ -60,27 +61,27 @@ def resolve_size(
             "facility.size.poi_mw: the nodes' ratings are 0 W, so that no number of "
             "them makes it; give ratings in facility.node_types, or nodes_factor"
         )
-    asked_w, site = size.poi_mw * W_PER_MW, scenario
-    found_w = rated_at_meter_w(scenario, weather_year, further)
+    requested_w, site = size.poi_mw * W_PER_MW, scenario
+    rated_w = rated_at_meter_w(scenario, weather_year, further)
     for _ in range(MAX_ROUNDS):
-        # By the nodes that there are, so that their rounding is not made up for.
-        before, grown = site, site.facility.nodes_power_w / facility.nodes_power_w
-        site = scale_scenario(scenario, grown * asked_w / found_w)
-        found_w = rated_at_meter_w(site, weather_year, further)
-        if _nodes(site.facility) == _nodes(before.facility):
+        # From the actual number of nodes, so that rounding is not compensated
+        previous, growth = site, site.facility.nodes_power_w / facility.nodes_power_w
+        site = scale_scenario(scenario, growth * requested_w / rated_w)
+        rated_w = rated_at_meter_w(site, weather_year, further)
+        if _nodes(site.facility) == _nodes(previous.facility):
             break
     # A node of each pool draws at most about twice its rating at the meter.
-    of_nodes_w = sum(
+    node_of_each_pool_w = sum(
         facility.node_type_of(name).rated_power_w for name in facility.pools
     )
-    if abs(found_w - asked_w) > 2 * of_nodes_w:
+    if abs(rated_w - requested_w) > 2 * node_of_each_pool_w:
         raise InputError(
             f"facility.size.poi_mw: no number of nodes makes {size.poi_mw:g} MW; the "
-            f"nearest found is {found_w / W_PER_MW:.4g} MW with "
+            f"nearest found is {rated_w / W_PER_MW:.4g} MW with "
             f"{site.facility.n_nodes:,} nodes, as every pool has one at least, or as "
             "stages do not grow with the nodes; give another size"
         )
-    return site, found_w
+    return site, rated_w
 
 
 def rated_at_meter_w(
@@ -98,31 +99,38 @@ def rated_at_meter_w(
     facility = scenario.facility
     clock = leap_year_clock(facility.zone)
     stages = site_stages(scenario, clock, weather_year, further)
-    kept = Stages([stage for stage in stages if not _is_out(stage)])
-    out = (
-        column.name for stage in stages if _is_out(stage) for column in stage.columns
+    steady_stages = Stages([stage for stage in stages if not _is_excluded(stage)])
+    excluded_columns = (
+        column.name
+        for stage in stages
+        if _is_excluded(stage)
+        for column in stage.columns
     )
     hours = np.ones(clock.n_intervals)
-    columns = dict.fromkeys(out, 0 * hours) | {POWER: facility.supplied_power_w * hours}
+    columns = dict.fromkeys(excluded_columns, 0 * hours) | {
+        POWER: facility.supplied_power_w * hours
+    }
     if facility.has_ac_power:
         columns |= {
             "it_ac_power_w": columns[POWER],
             REACTIVE: facility.reactive_power_var * hours,
         }
-    of_pools = (
+    pools_by_suffix = (
         {f".{name}": [name] for name in facility.pools}
         if len(facility.pools) > 1
         else {}
     )
-    for owner, pools in {"": list(facility.pools), **of_pools}.items():
+    for suffix, pools in {"": list(facility.pools), **pools_by_suffix}.items():
         columns |= {
-            f"it_power_w{owner}": sum(map(facility.pool_rated_power_w, pools)) * hours,
-            f"busy_nodes{owner}": sum(facility.pools[name].n_nodes for name in pools)
+            f"it_power_w{suffix}": sum(map(facility.pool_rated_power_w, pools)) * hours,
+            f"busy_nodes{suffix}": sum(facility.pools[name].n_nodes for name in pools)
             * hours,
-            f"utilization{owner}": hours,
+            f"utilization{suffix}": hours,
         }
-    passed, _ = kept.apply(Block(0, clock.step_ms, columns), kept.start())
-    return float(passed.columns[POWER].max())
+    result, _ = steady_stages.apply(
+        Block(0, clock.step_ms, columns), steady_stages.start()
+    )
+    return float(result.columns[POWER].max())
 
 
 def site_stages(
@@ -145,34 +153,38 @@ def site_stages(
     return Stages([*(apply_name(spec.open(site), spec) for spec in specs), *further])
 
 
-def _is_out(stage: Stage) -> bool:
+def _is_excluded(stage: Stage) -> bool:
+    """Return True for a stage with a source or storage, or with delayed load."""
     return any(column.role in TAKEN_OFF for column in stage.columns)
 
 
 def _nodes(facility: Facility) -> list[int]:
+    """Return the number of nodes of each pool."""
     return [pool.n_nodes for pool in facility.pools.values()]
 
 
 def scale_scenario(scenario: Scenario, factor: float) -> Scenario:
     """Return a scenario with all size-dependent quantities scaled by a factor.
 
-    They are marked in the models: nodes, rates of jobs and requests, ratings of the
-    facility's equipment. Whole numbers are rounded, to at least 1 unless they were 0.
-    Properties of jobs, utilization and the calendar are unchanged. Raises a
-    `ScenarioError` if something does not fit, such as a job larger than its pool.
+    These quantities are marked in the models: nodes, rates of jobs and requests,
+    ratings of the facility's equipment. Whole numbers are rounded, to at least 1 unless
+    they were 0. Properties of jobs, utilization and the calendar are unchanged. Raises
+    a `ScenarioError` if something does not fit, such as a job larger than its pool.
     """
-    grown: Scenario = _scale_marked(scenario, factor, ())
-    site = grown.model_copy(
-        update={"facility": grown.facility.model_copy(update={"size": None})}
+    scaled: Scenario = _scale_marked(scenario, factor, ())
+    site = scaled.model_copy(
+        update={"facility": scaled.facility.model_copy(update={"size": None})}
     )
     if problems := [
-        f"{_of_scaled(at)}: {message}" for at, message in cross_problems(site)
+        f"{_scaled_key_text(key_path)}: {message}"
+        for key_path, message in cross_problems(site)
     ]:
         raise ScenarioError(problems)
     return site
 
 
-def _of_scaled(key_path: KeyPath) -> str:
+def _scaled_key_text(key_path: KeyPath) -> str:
+    """Return the text of a key of the scaled site, for errors."""
     return f"facility.size: {'.'.join(map(str, key_path))} of the site in that size"
 
 
@@ -180,34 +192,38 @@ def _scale_marked(value: Any, factor: float, at: KeyPath) -> Any:
     """Return a value with its marked fields multiplied by a factor."""
     match value:
         case Model():
-            result = {
-                name: _scale_marked(of, factor, (*at, name)) for name, of in value
+            scaled = {
+                name: _scale_marked(item, factor, (*at, name)) for name, item in value
             }
             numbers = {
-                name: _scale_number(result[name], factor)
+                name: _scale_number(scaled[name], factor)
                 for name, field in type(value).model_fields.items()
-                if SCALES in field.metadata and result[name] is not None
+                if SCALES in field.metadata and scaled[name] is not None
             }
             changed = {
-                name: of for name, of in result.items() if of != getattr(value, name)
+                name: item
+                for name, item in scaled.items()
+                if item != getattr(value, name)
             }
             if not numbers:
                 return value.model_copy(update=changed)
-            given = {name: result[name] for name in value.model_fields_set}
-            where = lambda key_path: _of_scaled((*at, *key_path))  # noqa: E731
-            return checked({**given, **changed, **numbers}, type(value), where)
+            set_values = {name: scaled[name] for name in value.model_fields_set}
+            key_text = lambda key_path: _scaled_key_text((*at, *key_path))  # noqa: E731
+            return checked({**set_values, **changed, **numbers}, type(value), key_text)
         case Mapping():
             return {
-                key: _scale_marked(of, factor, (*at, key)) for key, of in value.items()
+                key: _scale_marked(item, factor, (*at, key))
+                for key, item in value.items()
             }
         case tuple() | list():
             return type(value)(
-                _scale_marked(of, factor, (*at, k)) for k, of in enumerate(value)
+                _scale_marked(item, factor, (*at, k)) for k, item in enumerate(value)
             )
     return value
 
 
 def _scale_number(number: float, factor: float) -> float:
+    """Return a number times a factor; an integer is rounded to at least 1."""
     if isinstance(number, int):
         return max(round(number * factor), min(number, 1))
     return number * factor

@@ -1,7 +1,7 @@
 """Single steps of the simulation, each over a whole run in memory.
 
-For notebooks and tests. Each calls the function that `diploee.simulation.pipeline`
-calls window by window.
+The steps are for notebooks and tests. Each calls the function that
+`diploee.simulation.pipeline` calls window by window.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from diploee.facility.base import POWER
 from diploee.loads.inputs import Inputs
 from diploee.loads.jobs import StreamClass, StreamMatch, Utilization
 from diploee.loads.jobs.load import simulations
-from diploee.loads.jobs.lowering import PiecesOf, lower_jobs
+from diploee.loads.jobs.lowering import GetSections, lower_jobs
 from diploee.loads.jobs.streams import JobStreams
 from diploee.power.blocks import Method, PowerBlock, device_block, power_stream
 from diploee.power.segments import Segments
@@ -38,35 +38,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Workload:
-    """Jobs of a run, and the solution for their number."""
+    """Jobs of a run, and the match of their number with the target."""
 
-    jobs: JobTable  # in the order of submission
-    classes: tuple[StreamClass, ...]  # by `class_id`
-    matches: tuple[StreamMatch, ...]  # one per stream
-    # By `profile_id`: those given, then those that the streams made
+    jobs: JobTable  # jobs in the order of submission
+    classes: tuple[StreamClass, ...]  # job classes by `class_id`
+    matches: tuple[StreamMatch, ...]  # job count of each stream
+    # Profiles by `profile_id`: those of the library, then those of the streams
     library: ProfileLibrary
-    # Gives what a synchronous job plays, by class and number
-    pieces_of: PiecesOf | None = None
+    # Function that returns a synchronous job's profile sections, by class and number
+    pieces_of: GetSections | None = None
 
 
 WINDOW_DRAWS = 28
-"""Draws of six hours at once: a week, whose jobs are the same as of one draw after the
-other."""
+"""Number of draw spans of six hours at a time, a week; it does not affect the jobs."""
 
 
 def generate_jobs(
     scenario: Scenario, inputs: Inputs, simulated_utilization: Utilization | None = None
 ) -> Workload:
     """Generate the jobs of all streams; see `diploee.generate_jobs`."""
-    _refuse("generate_jobs", scenario)
+    _check_scenario("generate_jobs", scenario)
     streams = JobStreams(scenario, inputs)
-    result = simulations(scenario)
+    utilization_functions = simulations(scenario)
     if simulated_utilization is not None:
-        result = dict.fromkeys(result, simulated_utilization)
-    streams.settle(result)
+        utilization_functions = dict.fromkeys(
+            utilization_functions, simulated_utilization
+        )
+    streams.set_job_counts(utilization_functions)
     jobs = concat(list(streams.windows(WINDOW_DRAWS)))
     return Workload(
-        jobs, streams.classes, streams.matches(), streams.library, streams.pieces
+        jobs, streams.classes, streams.matches(), streams.library, streams.sections
     )
 
 
@@ -83,7 +84,7 @@ def schedule_jobs(
     jobs : JobTable
         Jobs in order of submission.
     scenario : Scenario
-        Its pools and their queue disciplines.
+        Scenario with the pools and their queue disciplines.
     engine : {"simpy", "compiled"}
         SimPy, or the compiled loop with the same starts.
     policies : mapping of str to Policy, optional
@@ -94,8 +95,10 @@ def schedule_jobs(
     InputError
         If the scenario has flexibility, which only `diploee.run` supports.
     """
-    _refuse("schedule_jobs", scenario, "flexibility")
-    started = Cluster.of(scenario, engine, policies).advance(jobs, scenario.horizon_ms)
+    _check_scenario("schedule_jobs", scenario, "flexibility")
+    started = Cluster.from_scenario(scenario, engine, policies).advance(
+        jobs, scenario.horizon_ms
+    )
     return in_order_of_submission([started], jobs, scenario.horizon_ms)
 
 
@@ -103,7 +106,7 @@ def job_segments(
     schedule: Schedule,
     library: ProfileLibrary,
     scenario: Scenario,
-    pieces_of: PiecesOf | None = None,
+    pieces_of: GetSections | None = None,
 ) -> Segments:
     """Convert the jobs of a schedule to segments of power profiles.
 
@@ -116,16 +119,17 @@ def job_segments(
     scenario : Scenario
         Node types of the jobs, and sharing of nodes.
     pieces_of : callable, optional
-        Returns the profile pieces of synchronous jobs: `Workload.pieces_of`.
+        Function that returns the profile sections of synchronous jobs:
+        `Workload.pieces_of`.
 
     Raises
     ------
     InputError
-        If jobs play a profile that the library does not have, are synchronous without
+        If jobs have a profile that is not in the library, are synchronous without
         `pieces_of`, or were stopped, slowed or resized; or if the scenario has services
         or replicas. Only `diploee.run` supports all of these.
     """
-    _refuse("job_segments", scenario, "request_streams", "replica_streams")
+    _check_scenario("job_segments", scenario, "request_streams", "replica_streams")
     if isinstance(schedule, PreemptiveSchedule):
         raise InputError(
             "job_segments: the jobs were stopped, slowed or resized by a policy that "
@@ -147,7 +151,7 @@ def job_segments(
     return lower_jobs(schedule, library, scenario.facility, pieces_of).segments
 
 
-def _refuse(step: str, scenario: Scenario, *left_out: str) -> None:
+def _check_scenario(step: str, scenario: Scenario, *omitted: str) -> None:
     """Raise an error if a scenario has a size, or loads that the step omits."""
     facility = scenario.facility
     has = {
@@ -158,9 +162,9 @@ def _refuse(step: str, scenario: Scenario, *left_out: str) -> None:
         "replica_streams": scenario.replica_streams,
         "flexibility": scenario.flexibility,
     }
-    if result := [key for key in ("facility.size", *left_out) if has[key]]:
+    if keys := [key for key in ("facility.size", *omitted) if has[key]]:
         raise InputError(
-            f"{step}: leaves {one_of(result)} of scenario '{scenario.name}' out, and "
+            f"{step}: leaves {one_of(keys)} of scenario '{scenario.name}' out, and "
             "its numbers would be those of another site; use diploee.run(...), which "
             "takes all of it"
         )
@@ -194,7 +198,7 @@ def power_blocks(
     block_intervals, span_ms, n_threads
         See `power_stream`.
     """
-    _refuse("power_blocks", scenario)
+    _check_scenario("power_blocks", scenario)
     used = np.unique(segments.profile_id).tolist()
     yield from power_stream(
         power_model(scenario, library, used, step_ms=step_ms, method=method),
@@ -235,7 +239,7 @@ def power_series(
     """
     import pandas as pd
 
-    _refuse(
+    _check_scenario(
         "power_series",
         scenario,
         "facility.stages",
@@ -244,7 +248,7 @@ def power_series(
         "replica_streams",
     )
     blocks = power_blocks(segments, scenario, library)
-    result = [device_block(block, scenario.facility).columns for block in blocks]
+    column_blocks = [device_block(block, scenario.facility).columns for block in blocks]
     index = pd.date_range(
         scenario.start_with_zone,
         periods=scenario.n_intervals,
@@ -252,5 +256,8 @@ def power_series(
         name="timestamp",
     )
     names = ("it_power_w", POWER, "busy_nodes", "utilization")
-    columns = {name: np.concatenate([of[name] for of in result]) for name in names}
+    columns = {
+        name: np.concatenate([block_columns[name] for block_columns in column_blocks])
+        for name in names
+    }
     return pd.DataFrame(columns, index=index)

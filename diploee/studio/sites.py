@@ -27,7 +27,7 @@ from diploee.base.plain_data import checked
 from diploee.base.units import MS_PER_DAY
 from diploee.facility.base import STAGES
 from diploee.facility.cooling import CoolingSpec
-from diploee.scenario.key_reference import Schema, allowed_words, key_type
+from diploee.scenario.key_reference import Schema, allowed_values, key_type
 from diploee.scenario.loading import (
     get_value,
     input_files,
@@ -497,7 +497,7 @@ def _field(
         "value": "" if value is None else flow(value),
         "default": "" if default in (None, "", [], {}) else flow(default),
         "type": re.sub(r"\[(\w+)\]\(#\w+\)", r"\1", key_type(of_key)),
-        "allowed": allowed_words(of_key).replace("`", "") if not choices else "",
+        "allowed": allowed_values(of_key).replace("`", "") if not choices else "",
         "range": marks.get("range"),
         "assumed": marks.get("assumed", False),
         "choices": choices,

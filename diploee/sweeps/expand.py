@@ -31,8 +31,8 @@ from diploee.scenario.loading import (
 )
 from diploee.scenario.models import Scenario
 from diploee.scenario.yaml_lines import dotted_key
-from diploee.simulation.own_parts import Known, OwnPart, own_parts
-from diploee.simulation.prepared import settle
+from diploee.simulation.own_parts import HashedObjects, OwnPart, own_parts
+from diploee.simulation.prepared import size_site
 from diploee.sweeps.loading import Sweep
 from diploee.sweeps.spec import SweepAxis
 
@@ -91,7 +91,7 @@ def expand(
     for key, value in sweep.spec.set.items():
         base = with_value(base, key, value, partial(sweep.where, ("set", key)))
     reader, folder = InputReader(), sweep.base.folder.resolve()
-    known: Known = {}
+    known: HashedObjects = {}
     runs: list[PlannedRun] = []
     problems: dict[str, None] = {}
     for point, (settings, changes) in enumerate(_points(sweep, base)):
@@ -235,7 +235,9 @@ def _draw_values(
     return data, numbers, keys
 
 
-def own_parts_of(scenario: Scenario, inputs: Inputs, known: Known) -> list[OwnPart]:
+def own_parts_of(
+    scenario: Scenario, inputs: Inputs, known: HashedObjects
+) -> list[OwnPart]:
     """Return the extension code of a run, from outside the package.
 
     Entries of `known` are not hashed again.
@@ -249,7 +251,7 @@ def run_hash(scenario: Scenario, inputs: Inputs, own: Sequence[OwnPart] = ()) ->
     It covers the scenario, inputs, limits, extension code, and the version. The engine
     is excluded, because both engines give the same start times.
     """
-    streams = JobStreams(settle(scenario, inputs)[0], inputs)
+    streams = JobStreams(size_site(scenario, inputs)[0], inputs)
     library = streams.library
     used = sorted({index for c in streams.classes for index in c.profile_ids})
     curve_files = {

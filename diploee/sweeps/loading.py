@@ -21,7 +21,7 @@ from diploee.profiles.library import ProfileLibrary
 from diploee.scenario.loading import load_scenario
 from diploee.scenario.models import Scenario
 from diploee.scenario.yaml_lines import key_location, load_yaml_with_lines
-from diploee.simulation.prepared import settle
+from diploee.simulation.prepared import size_site
 from diploee.sweeps.draws import Uniform
 from diploee.sweeps.spec import SweepSpec, spec_problems
 
@@ -167,7 +167,9 @@ def _with_assumed_draws(sweep: Sweep, profiles: Sequence[str]) -> Sweep:
             "leave it out"
         )
     if base.facility.size is not None:
-        base, _ = settle(base, InputReader().load(base, ProfileLibrary.open(*profiles)))
+        base, _ = size_site(
+            base, InputReader().load(base, ProfileLibrary.open(*profiles))
+        )
     within = base.ranges()
     draw = {key: Uniform(low=within[key][0], high=within[key][1]) for key in keys}
     return replace(sweep, base=base, spec=sweep.spec.model_copy(update={"draw": draw}))

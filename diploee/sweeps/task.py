@@ -22,7 +22,7 @@ from diploee.profiles.library import ProfileLibrary
 from diploee.runs.parquet_files import JOBS_FILE
 from diploee.scenario.models import Scenario
 from diploee.schedule.schedule import Engine
-from diploee.simulation.own_parts import Known, OwnPart
+from diploee.simulation.own_parts import HashedObjects, OwnPart
 from diploee.sweeps.expand import NAME_DIGITS, own_parts_of, run_hash
 from diploee.sweeps.record import SHAPE_FILE, load_shape, read_warnings, write_record
 from diploee.sweeps.spec import KEPT_FILES, Keep
@@ -85,7 +85,7 @@ class SweepWorker:
         self._n_threads = n_threads
         self._reader = InputReader()
         self._library: tuple[tuple[str, ...], ProfileLibrary] | None = None
-        self._known: Known = {}
+        self._known: HashedObjects = {}
 
     def run(self, task: RunTask) -> Outcome:
         """Execute a run unless it is complete; return errors as its outcome."""

@@ -20,7 +20,7 @@ from scipy.signal import fftconvolve
 from diploee.base.tables import Float64Array
 from diploee.base.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_H, MS_PER_MIN
 from diploee.importers.inputs import load_inputs
-from diploee.loads.jobs.rates import line_through_means
+from diploee.loads.jobs.rates import line_with_means
 from diploee.loads.jobs.streams import JobStreams
 from diploee.scenario import Scenario, load_scenario
 
@@ -87,7 +87,7 @@ def target(idle: float) -> Float64Array:
 
 def expected_load(rate_per_h: Float64Array, job: Float64Array) -> Float64Array:
     """Return the mean load of each hour by jobs at rates that a scenario lays as lines."""  # noqa: E501
-    nodes_ms, rates = line_through_means(
+    nodes_ms, rates = line_with_means(
         np.arange(rate_per_h.size + 1) * MS_PER_H, rate_per_h
     )
     edges_ms = np.arange(rate_per_h.size * PARTS_PER_H + 1) * (MS_PER_H // PARTS_PER_H)

@@ -22,7 +22,7 @@ from calendars import (
 from paper_tables import TABLE_3
 
 from diploee.base.units import HOURS_PER_DAY, HOURS_PER_WEEK
-from diploee.loads.jobs.rates import line_through_means
+from diploee.loads.jobs.rates import line_with_means
 from diploee.scenario import load_scenario
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
@@ -32,7 +32,7 @@ IDLE_MW, MEAN_MW = 2_840 * 420e-6, 2.378843  # of the year at 20 %, Table 3
 
 def minutes_of_days(hours: np.ndarray) -> np.ndarray:
     """Return a line through the means of hours, one value a minute."""
-    nodes, values = line_through_means(np.arange(hours.size + 1) * 60, hours)
+    nodes, values = line_with_means(np.arange(hours.size + 1) * 60, hours)
     return np.interp(np.arange(hours.size * 60) + 0.5, nodes, values)
 
 

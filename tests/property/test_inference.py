@@ -352,7 +352,7 @@ def test_serving_energy_is_instances_times_nodes_times_the_mean_power_of_the_cur
 
     load = services_load(scenario)
     found_w = n_idle * scenario.facility.node_type_of("main").idle_power_w
-    for bank in load.banks:  # whatever part of its sample each plays
+    for bank in load.groups:  # whatever part of its sample each plays
         mean_w = np.array(
             [load.library[index].mean_power_w for index in bank.profile_id]
         )

@@ -53,7 +53,7 @@ def job_lists(draw: st.DrawFn) -> tuple[JobTable, InstalledNodes, int]:
 
     jobs = job_table(
         np.sort(column(st.integers(0, latest))),
-        column(st.integers(1, standing.most)),
+        column(st.integers(1, standing.n_at_end)),
         column(st.integers(1, longest)),
     )
     jobs = replace(jobs, requested_ms=column(st.integers(0, longest)))
@@ -69,9 +69,9 @@ def starts(
     cuts_ms: tuple[int, ...] = (),
 ) -> list[tuple[int, int]]:
     """Return the jobs that start and when, in the order in which they do."""
-    pools = {"p": Pool(node_type="any", n_nodes=standing.most)}
+    pools = {"p": Pool(node_type="any", n_nodes=standing.n_at_end)}
     own = {"p": SCHEDULERS.read(policy).open()}
-    cluster = Cluster(pools, horizon_ms, engine, own, standing={"p": standing})
+    cluster = Cluster(pools, horizon_ms, engine, own, installed={"p": standing})
     found, n_done = [], 0
     for edge_ms in sorted({*(cut for cut in cuts_ms if cut < horizon_ms), horizon_ms}):
         stop = int(np.searchsorted(jobs.submit_ms, edge_ms))

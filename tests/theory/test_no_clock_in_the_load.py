@@ -43,7 +43,7 @@ def test_no_jump_of_a_bank_leads_the_steps_of_a_day(tmp_path: Path) -> None:
     scenario = diploee.load_scenario("inference_1mw", values=values)
     load = services_load(scenario)
     there = np.zeros(step_w.size, dtype=bool)
-    for bank in load.banks:
+    for bank in load.groups:
         ahead_ms = np.diff(bank.offset_ms) - np.diff(bank.edges_ms)[:-1]
         moved = (ahead_ms % 180_000 != 0) | (np.diff(bank.profile_id) != 0)
         same = np.diff(bank.n_nodes) == 0

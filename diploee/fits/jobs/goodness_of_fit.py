@@ -194,7 +194,7 @@ def _generated(
     streams = JobStreams(
         scenario, replace(load_inputs(fitted, library), logs={"jobs": fit.log})
     )
-    streams.settle({})
+    streams.set_job_counts({})
     jobs = concat(list(streams.windows(WINDOW_DRAWS)))
     first = int(np.datetime64(scenario.start, "h").astype(np.int64))
     hours = first + np.arange(n_days * HOURS_PER_DAY)

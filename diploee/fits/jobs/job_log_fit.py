@@ -39,7 +39,13 @@ from diploee.fits.jobs.class_fits import (
     fit_node_counts,
 )
 from diploee.fits.jobs.classes import group_jobs
-from diploee.loads.jobs.job_log import NO_GPU, STATES, TOLD_RATIO, JobLog, JobRecords
+from diploee.loads.jobs.job_log import (
+    NO_GPU,
+    REPORTED_RATIO,
+    STATES,
+    JobLog,
+    JobRecords,
+)
 from diploee.profiles.library import ProfileLibrary
 from diploee.runs.sections import Section, Statistic, as_html
 from diploee.scenario.log_replay import ClassRule
@@ -455,7 +461,7 @@ def _small_notes(
             )
         return
     n_small, ratio = jobs.small_jobs(gpus_per_node) if gpus_per_node else (0, 0.0)
-    if ratio >= TOLD_RATIO:
+    if ratio >= REPORTED_RATIO:
         yield (
             f"{plural(n_small, 'job')} on fewer GPUs than the {gpus_per_node} of a "
             f"node {'takes' if n_small == 1 else 'take'} a whole one each: the GPU "

@@ -43,7 +43,7 @@ from diploee.fits.overdispersion import Dispersion, dispersion_of
 from diploee.fits.requests.fluctuation import Estimate, FluctuationFit, fit_fluctuation
 from diploee.fits.week_shape import CalendarChoice
 from diploee.fits.weeks import WeekFit, fit_weeks
-from diploee.loads.jobs.rates import line_through_means
+from diploee.loads.jobs.rates import line_with_means
 from diploee.loads.services.curves import OUTPUT_LENGTHS, nearest_length
 from diploee.loads.services.request_trace import RequestTrace, TokenLengths
 from diploee.runs.sections import Section, Statistic, as_html
@@ -441,7 +441,7 @@ def _fluctuation(
         return None
     rate, slot = fit.shape.rate, steps.hour_of_week
     around = np.concatenate([rate[-1:], rate, rate[:1]])
-    nodes_ms, at_nodes = line_through_means(
+    nodes_ms, at_nodes = line_with_means(
         (np.arange(around.size + 1) - 1) * MS_PER_H, around
     )
     middle_ms = slot * MS_PER_H + steps.start_ms % MS_PER_H + steps.step_ms / 2

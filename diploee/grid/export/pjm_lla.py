@@ -127,7 +127,7 @@ def _yearly_peaks(
 def _steps(scenario: Scenario) -> tuple[Int64Array, Float64Array]:
     """Return the installation times of nodes [ms], the first at 0, and ratings [W]."""
     added_w: dict[int, float] = {}
-    for name, standing in scenario.standing_nodes().items():
+    for name, standing in scenario.installed_nodes().items():
         for time_ms, n_nodes in ((0, standing.first), *standing.added):
             more_w = n_nodes * scenario.facility.node_type_of(name).rated_power_w
             added_w[time_ms] = added_w.get(time_ms, 0.0) + more_w

@@ -15,60 +15,69 @@ from diploee.loads.jobs.job_log import JobRecords
 from diploee.scenario.log_replay import ClassRule
 
 LISTED = 8
-"""Words of a log that an error lists."""
+"""Maximum number of a log's labels in an error message."""
 UNMATCHED = -1
-"""Rule number of a job that no rule fits."""
+"""Rule number of a job that matches no rule."""
 
 
 def assign_classes(
     jobs: JobRecords,
     types: Sequence[str],
     rules: Sequence[ClassRule],
-    words: Mapping[str, Sequence[str]] | None = None,
+    labels: Mapping[str, Sequence[str]] | None = None,
 ) -> Int16Array:
-    """Return the index of the first matching rule of each job."""
-    result = np.full(len(jobs), UNMATCHED, dtype=np.int16)
-    for number in reversed(range(len(rules))):  # the first rule is written last
-        result[_fits(jobs, types, rules[number], number, words or {})] = number
-    return result
+    """Return the index of the first matching rule of each job.
+
+    Jobs without a matching rule have `UNMATCHED`.
+    """
+    rule_index = np.full(len(jobs), UNMATCHED, dtype=np.int16)
+    for number in reversed(
+        range(len(rules))
+    ):  # the first matching rule is written last
+        rule_index[_matches(jobs, types, rules[number], number, labels or {})] = number
+    return rule_index
 
 
-def _fits(
+def _matches(
     jobs: JobRecords,
     types: Sequence[str],
     rule: ClassRule,
     number: int,
-    words: Mapping[str, Sequence[str]],
+    labels: Mapping[str, Sequence[str]],
 ) -> BoolArray:
-    fits: BoolArray = jobs.n_nodes >= rule.min_nodes
-    fits &= jobs.duration_ms >= rule.min_duration_s * MS_PER_S
+    """Return a mask of the jobs that match a rule."""
+    matches: BoolArray = jobs.n_nodes >= rule.min_nodes
+    matches &= jobs.duration_ms >= rule.min_duration_s * MS_PER_S
     if rule.max_nodes is not None:
-        fits &= jobs.n_nodes <= rule.max_nodes
+        matches &= jobs.n_nodes <= rule.max_nodes
     if rule.max_duration_s is not None:
-        fits &= jobs.duration_ms < rule.max_duration_s * MS_PER_S
+        matches &= jobs.duration_ms < rule.max_duration_s * MS_PER_S
     if rule.type is not None:
         if rule.type not in types:
             raise WorkloadError(
                 f"rule {number + 1}: the log has no jobs of type '{rule.type}' "
                 f"(have: {one_of(sorted(types))}){did_you_mean(rule.type, types)}"
             )
-        fits &= jobs.type_id == types.index(rule.type)
+        matches &= jobs.type_id == types.index(rule.type)
     for key in ("user", "account", "name"):
-        pattern, known = getattr(rule, key), words.get(key, ())
+        pattern, column_labels = getattr(rule, key), labels.get(key, ())
         if pattern is None:
             continue
-        alike = np.array(
-            [word != "" and fnmatchcase(word, pattern) for word in known], dtype=bool
+        label_matches = np.array(
+            [label != "" and fnmatchcase(label, pattern) for label in column_labels],
+            dtype=bool,
         )
-        if not alike.any():
-            told = [word for word in known if word]
-            have = one_of(told[:LISTED]) + (", ..." if len(told) > LISTED else "")
+        if not label_matches.any():
+            nonempty = [label for label in column_labels if label]
+            examples = one_of(nonempty[:LISTED]) + (
+                ", ..." if len(nonempty) > LISTED else ""
+            )
             raise WorkloadError(
                 f"rule {number + 1}: the log has no jobs of {key} '{pattern}' "
-                f"(have: {have or 'none'}){did_you_mean(pattern, told)}"
+                f"(have: {examples or 'none'}){did_you_mean(pattern, nonempty)}"
             )
-        fits &= alike[getattr(jobs, f"{key}_id")]
-    return fits
+        matches &= label_matches[getattr(jobs, f"{key}_id")]
+    return matches
 
 
 def nearest_n_nodes(
@@ -76,11 +85,11 @@ def nearest_n_nodes(
 ) -> Int64Array:
     """Return the measured node count nearest by ratio to each node count.
 
-    The lower count is taken if two are equally near.
+    Of two equally near counts, the lower one is returned.
     """
-    known = np.array(sorted(set(measured)), dtype=np.int64)
-    # Halfway between two by ratio is their geometric mean; squares stay exact.
+    counts = np.array(sorted(set(measured)), dtype=np.int64)
+    # By ratio, the midpoint of two counts is their geometric mean; squares are exact.
     upper = np.searchsorted(
-        known[:-1] * known[1:], np.asarray(n_nodes, np.int64) ** 2, "left"
+        counts[:-1] * counts[1:], np.asarray(n_nodes, np.int64) ** 2, "left"
     )
-    return known[upper]
+    return counts[upper]

@@ -23,45 +23,44 @@ from diploee.loads.import_counts import ImportCounts
 from diploee.scenario.log_replay import JobState
 
 MISSING_MS = -(2**62)
-"""A time that the log does not have."""
+"""Time that a log does not contain [ms]."""
 
 STATES: tuple[str, ...] = get_args(JobState)
-"""How a job ended; `JobRecords.state_id` indexes this. ``"other"`` where the log does
-not tell."""
+"""Final states of a job, in the order of `JobRecords.state_id`; ``"other"`` if
+unknown."""
 
 NO_GPU = "on CPUs alone, of a pool that allocates GPUs"
-"""Why a job of a log is left out: it takes nothing of such a pool."""
+"""Reason for dropping a CPU-only job: it needs no slot of a pool that allocates
+GPUs."""
 
-TOLD_RATIO = 1.05
-"""Node time of a log's GPU jobs over their GPU time in nodes, from which on it is
+REPORTED_RATIO = 1.05
+"""Ratio of node time to GPU time in nodes, of a log's GPU jobs, from which it is
 reported."""
 
 GPU_ROUNDING = 1e-6
-"""Sums of fractions of GPUs may exceed a whole number by a rounding."""
+"""Rounding error by which a sum of GPU fractions may exceed an integer."""
 
 
 @dataclass(frozen=True, eq=False)
 class JobRecords(Table):
-    """Logged jobs in order of submission, ties in the order of the file."""
+    """Logged jobs in the order of submission, ties in the order of the file."""
 
-    # Submission [ms]; since 1970 UTC, or since the log's own origin where
+    # Time of submission [ms] since 1970 UTC, or since the log's own origin if
     # `JobLog.is_relative`
     submit_ms: Int64Array = column("int64")
-    # Start on the same clock [ms]; `MISSING_MS` where the log has none
+    # Start on the same clock [ms]; `MISSING_MS` if the log has none
     start_ms: Int64Array = column("int64")
     duration_ms: Int64Array = column("int64")  # run time [ms], positive
-    n_nodes: Int32Array = column("int32")  # nodes, at least 1
-    # GPUs, may be a fraction of one; 0 for a job on CPUs alone, NaN where the log has
-    # none
+    n_nodes: Int32Array = column("int32")  # number of nodes, at least 1
+    # Number of GPUs, possibly a fraction; 0 for a CPU-only job, NaN if unknown
     n_gpus: Float64Array = column("float64")
-    state_id: Int16Array = column("int16")  # how it ended, an index into `STATES`
+    state_id: Int16Array = column("int16")  # final state, an index into `STATES`
     type_id: Int32Array = column("int32")  # kind of job, an index into `JobLog.types`
-    # Energy that the log reports [J]; NaN where it has none
+    # Energy reported in the log [J]; NaN if it has none
     energy_j: Float64Array = column("float64")
-    # Run time that its user asked for [ms]; 0 where the log has none
+    # Run time requested by the user [ms]; 0 if the log has none
     requested_ms: Int64Array = column("int64", 0)
-    # Who submitted it, for which account and by which job name, indices into
-    # `JobLog.labels`; 0 where the log does not tell
+    # User, account and job name, as indices into `JobLog.labels`; 0 if unknown
     user_id: Int32Array = column("int32", 0)
     account_id: Int32Array = column("int32", 0)
     name_id: Int32Array = column("int32", 0)
@@ -75,16 +74,16 @@ class JobRecords(Table):
         several slots.
         """
         slots: Float64Array = np.maximum(np.rint(self.n_nodes * factor), 1) * per_node
-        asked = self.n_gpus * SLOTS_PER_GPU
-        on_part = (asked > 0) & (asked < per_node) & (self.n_nodes == 1)
-        part = np.maximum(np.rint(asked[on_part] * factor), 1)
-        # From one GPU on whole ones, then whole nodes
+        gpu_slots = self.n_gpus * SLOTS_PER_GPU
+        is_partial = (gpu_slots > 0) & (gpu_slots < per_node) & (self.n_nodes == 1)
+        needed = np.maximum(np.rint(gpu_slots[is_partial] * factor), 1)
+        # From one GPU up, whole GPUs; from one node up, whole nodes
         for step in (SLOTS_PER_GPU, per_node):
-            part = np.where(
-                part < step, part, np.ceil(part / step - GPU_ROUNDING) * step
+            needed = np.where(
+                needed < step, needed, np.ceil(needed / step - GPU_ROUNDING) * step
             )
-        slots[on_part] = part
-        slots[(asked == 0) & (per_node > 1)] = 0
+        slots[is_partial] = needed
+        slots[(gpu_slots == 0) & (per_node > 1)] = 0
         return slots
 
     def small_jobs(self, gpus_per_node: int, factor: float = 1.0) -> tuple[int, float]:
@@ -93,43 +92,45 @@ class JobRecords(Table):
         The cost is the node time of all GPU jobs divided by their GPU time in nodes, or
         1 if there are no GPU jobs.
         """
-        nodes, asked = self.slots(1, factor), self.n_gpus * factor
-        small, on_gpus = (asked > 0) & (asked < gpus_per_node) & (nodes == 1), asked > 0
-        if not small.any():
-            return 0, 1.0
-        length_ms = self.duration_ms[on_gpus].astype(np.float64)
-        ratio = (
-            gpus_per_node * (nodes[on_gpus] @ length_ms) / (asked[on_gpus] @ length_ms)
+        nodes, n_gpus = self.slots(1, factor), self.n_gpus * factor
+        is_small, has_gpus = (
+            (n_gpus > 0) & (n_gpus < gpus_per_node) & (nodes == 1),
+            n_gpus > 0,
         )
-        return int(small.sum()), float(ratio)
+        if not is_small.any():
+            return 0, 1.0
+        length_ms = self.duration_ms[has_gpus].astype(np.float64)
+        ratio = (
+            gpus_per_node
+            * (nodes[has_gpus] @ length_ms)
+            / (n_gpus[has_gpus] @ length_ms)
+        )
+        return int(is_small.sum()), float(ratio)
 
 
 @dataclass(frozen=True, eq=False)
 class JobLog(Brief):
     """Job log with the counts of its import."""
 
-    source: str  # file that it was read from
+    source: str  # path of the log
     log_format: str  # name of the format, such as ``"swf"``
-    jobs: JobRecords  # the jobs
-    job_ids: tuple[str, ...]  # the log's own names of the jobs, in the order of `jobs`
-    # Names of the kinds of jobs; ``("",)`` where the log has none
+    jobs: JobRecords  # recorded jobs
+    job_ids: tuple[str, ...]  # job ids in the log, in the order of `jobs`
+    # Names of the kinds of jobs; ``("",)`` if the log has none
     types: tuple[str, ...]
-    # Offset of the log's local time from UTC [min], of a zone with daylight saving that
-    # of its standard time; None where `is_relative`
+    # Offset of the log's local standard time from UTC [min]; None if `is_relative`
     utc_offset_min: int | None
-    is_relative: bool  # times count from an origin that the log does not tell
+    is_relative: bool  # True if times count from an unknown origin
     counts: ImportCounts  # rows read, dropped, repaired and noted, by cause
-    # The time of day and the day of the week are true, but month and year are made up;
-    # then months can't be fitted
+    # True if time of day and weekday are true, but month and year are not; months can't
+    # be fitted then
     dates_are_shifted: bool = False
-    # Named zone of the log's local time, whose changes of the clock it follows; empty
-    # for a fixed offset
+    # Name of the log's time zone with its daylight saving; empty for a fixed offset
     time_zone: str = ""
-    # Most stamps name no zone and the user named none: read as UTC, they are the local
-    # time of whoever plays them
+    # True if most timestamps have no zone and the user specified none: they are read as
+    # UTC, and a replay takes them as local time of the site
     is_naive: bool = False
-    # The log's words for ``"user"``, ``"account"`` and ``"name"``, the first of each
-    # ``""``
+    # Labels in the log of ``"user"``, ``"account"`` and ``"name"``; the first is ``""``
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property

@@ -18,7 +18,7 @@ from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_WEEK
 from diploee.facility.base import Block, Values
 from diploee.loads.jobs.lowering import JobLoad, lower_jobs
-from diploee.loads.jobs.preempted_lowering import lower_runs, with_levels
+from diploee.loads.jobs.preempted_lowering import lower_preempted_jobs, with_levels
 from diploee.loads.jobs.queue import QueueLength, QueueMetrics
 from diploee.loads.jobs.rates import HourlyRates, hourly_rates
 from diploee.loads.jobs.source import Utilization
@@ -40,8 +40,8 @@ from diploee.schedule.schedule import (
     Cluster,
     Engine,
     Transient,
+    cap_levels_for,
     chosen_policies,
-    levels_of,
     simulated_utilization,
 )
 from diploee.schedule.signals import Signal
@@ -51,31 +51,34 @@ if TYPE_CHECKING:
     from diploee.loads.inputs import Inputs
 
 JOBS_PER_WINDOW = 200_000
-"""Jobs that a window is to hold; it is at least one draw and at most four weeks."""
+"""Number of jobs that a window should have; its length is between one draw span and
+four weeks."""
 
 JOBS_PER_FINE_WINDOW = 25_000
-"""The same of a run in steps below a minute, if no jobs are acted on."""
+"""Number of jobs that a window should have in runs with steps below a minute, without
+preemptive policies."""
 
+# Maximum number of draw spans in a window
 MAX_DRAWS = 4 * MS_PER_WEEK // DRAW_MS
 
 _Submitted = tuple[JobTable, int]
-"""The jobs submitted in a window, and its end [ms]."""
+"""Jobs submitted in a window, and the window's end [ms]."""
 
 
 @dataclass(frozen=True, eq=False)
 class JobWindow:
-    """Schedule of the jobs in one window."""
+    """Jobs and segments of one window."""
 
-    submitted: JobTable  # jobs submitted in it
-    started: Schedule  # jobs that started or ran in it
-    segments: Segments  # what they play
-    # Their energy [J], of each job, or of each of its stretches where it has `runs`
+    submitted: JobTable  # jobs submitted in the window
+    started: Schedule  # jobs that started or ran in the window
+    segments: Segments  # power segments of these jobs
+    # Energy of each job, or of each execution interval of a `PreemptiveSchedule` [J]
     energy_j: Float64Array
-    end_ms: int  # its end [ms]
+    end_ms: int  # end of the window [ms]
 
 
 class JobsLoad:
-    """All job streams of a site, with settled job counts and inputs in memory."""
+    """Load of all job streams of a site, with their job counts determined."""
 
     def __init__(
         self,
@@ -87,49 +90,51 @@ class JobsLoad:
     ) -> None:
         self._scenario, self._engine = scenario, engine
         self.sinks: list[Callable[[JobWindow], None]] = []
-        """Takers of each window, such as a file or a metric."""
+        """Functions that receive each window, such as that of a file or a metric."""
         self.watch = Stopwatch(Progress())
-        self.beside_w: Callable[[int], float] = lambda _: 0.0
-        """Gives the power of other loads at a time [ms] beyond that of their idle nodes
-        [W]."""
-        # No cycle: a load's memory is free once it is done
-        itself = weakref.proxy(self)
+        self.other_loads_w: Callable[[int], float] = lambda _: 0.0
+        """Function that returns the power of other loads at a time [ms], above their
+        nodes' idle power [W]."""
+        # A weak reference, so that the load's memory is freed at once
+        weak_self = weakref.proxy(self)
         self.n_drawn = 0
         self._submitted = JobTable.empty()
         self._windows: Iterator[_Submitted] | None = None
         self.streams = JobStreams(scenario, inputs)
         chosen = chosen_policies(scenario.facility.pools, policies)
-        levels = levels_of(chosen.values(), controller)
+        levels = cap_levels_for(chosen.values(), controller)
         self._context = replace(
-            _context_of(scenario, self.streams, levels, inputs.signals),
-            service_power_w=lambda time_ms: itself.beside_w(time_ms),
+            _policy_context(scenario, self.streams, levels, inputs.signals),
+            service_power_w=lambda time_ms: weak_self.other_loads_w(time_ms),
         )
-        self.streams.settle(simulations(scenario, policies, self._context))
+        self.streams.set_job_counts(simulations(scenario, policies, self._context))
         context = replace(self._context, controller=controller)
-        self.cluster = Cluster.of(scenario, engine, chosen, context)
+        self.cluster = Cluster.from_scenario(scenario, engine, chosen, context)
         self.columns: Columns = QUEUE_COLUMNS
-        self.banks: Sequence[InstanceGroup] = ()
+        self.groups: Sequence[InstanceGroup] = ()
         self.ac_profiles: Mapping[int, PowerProfile] = {}
-        self._with_levels()
+        self._set_library()
         self.profile_ids = self.profiles_of(range(len(self.streams.classes)))
-        self._count_anew()
+        self._reset_counts()
 
-    def _with_levels(self) -> None:
+    def _set_library(self) -> None:
         """Set the profile library, with capped profiles if jobs can be capped."""
         self.library, classes = self.streams.library, self.streams.classes
-        if self.cluster.acts:
+        if self.cluster.is_preemptive:
             kinds = [self._context.flexibility_of(k).kind for k in range(len(classes))]
             self.library, self._levels = with_levels(
                 self.library, classes, self.streams.nodes, kinds, self._context.levels
             )
 
     def profiles_of(self, class_ids: Iterable[int]) -> set[int]:
-        """Return the profiles that jobs of the given classes may play."""
+        """Return the profiles that jobs of the given classes may replay."""
         classes = self.streams.classes
-        ids = {i for k in class_ids for i in classes[k].profile_ids}
-        if self.cluster.acts:
-            ids |= set(self._levels.variant[..., list(ids)].ravel().tolist())
-        return ids
+        profile_ids = {i for k in class_ids for i in classes[k].profile_ids}
+        if self.cluster.is_preemptive:
+            profile_ids |= set(
+                self._levels.variant[..., list(profile_ids)].ravel().tolist()
+            )
+        return profile_ids
 
     def at_end(self, scenario: Scenario, inputs: Inputs) -> JobsLoad:
         """Return the same jobs, with synchronous jobs that follow another scenario.
@@ -139,10 +144,11 @@ class JobsLoad:
         other = copy(self)
         other.sinks, other._scenario = [], scenario
         other.streams = JobStreams(scenario, inputs)
-        other._with_levels()
+        other._set_library()
         return other
 
-    def _count_anew(self) -> None:
+    def _reset_counts(self) -> None:
+        """Reset the queue metrics and counters."""
         scenario, streams = self._scenario, self._scenario.streams
         self.queue = QueueMetrics(scenario.horizon_ms, bool(streams))
         with_jobs = {spec.pool for spec in streams.values()}
@@ -152,13 +158,13 @@ class JobsLoad:
         }
         names = [name for name, spec in streams.items() if spec.synchronous is not None]
         self._synchronous = SynchronousMetrics(self.streams, names) if names else None
-        self._length = QueueLength()
-        asked = {
+        self._queue_length = QueueLength()
+        requested = {
             p: self.streams.asked_nodes(n)
             for p, n in enumerate(scenario.facility.pools)
         }
         self.transient = Transient(
-            scenario.written_clock, {p: n for p, n in asked.items() if n > 0}
+            scenario.written_clock, {p: n for p, n in requested.items() if n > 0}
         )
 
     @property
@@ -179,10 +185,10 @@ class JobsLoad:
         self._windows, other._windows = tee(self._submitted_windows(None))
         other.sinks = []
         other.watch = Stopwatch(Progress())
-        other.cluster = Cluster.of(
+        other.cluster = Cluster.from_scenario(
             self._scenario, self._engine, policies, self._context
         )
-        other._count_anew()
+        other._reset_counts()
         return other
 
     # Windows
@@ -202,29 +208,34 @@ class JobsLoad:
 
     def _submitted_windows(self, window_days: float | None) -> Iterator[_Submitted]:
         """Yield the submitted jobs by window, and split windows with too many jobs."""
-        n_draws = self.window_ms(window_days) // DRAW_MS
+        spans_per_window = self.window_ms(window_days) // DRAW_MS
         from_ms, horizon_ms = self._scenario.clock.begin_ms, self._scenario.horizon_ms
-        for drawn in self._timed(self.streams.windows(n_draws)):
-            until_ms = min((from_ms // DRAW_MS + n_draws) * DRAW_MS, horizon_ms)
-            most = JOBS_PER_WINDOW
+        for jobs in self._timed(self.streams.windows(spans_per_window)):
+            until_ms = min(
+                (from_ms // DRAW_MS + spans_per_window) * DRAW_MS, horizon_ms
+            )
+            max_jobs = JOBS_PER_WINDOW
             if (
                 self._scenario.step_ms < MS_PER_MIN
             ):  # beside blocks that fill the memory
-                most = JOBS_PER_FINE_WINDOW
-            n_parts = 1 if self.cluster.acts else max(1, -(-len(drawn) // most))
+                max_jobs = JOBS_PER_FINE_WINDOW
+            n_parts = (
+                1 if self.cluster.is_preemptive else max(1, -(-len(jobs) // max_jobs))
+            )
             part_ms = -(-(until_ms - from_ms) // (n_parts * MS_PER_H)) * MS_PER_H
             ends_ms = [*range(from_ms + part_ms, until_ms, part_ms), until_ms]
-            cuts = [
+            bounds = [
                 0,
-                *np.searchsorted(drawn.submit_ms, ends_ms[:-1]).tolist(),
-                len(drawn),
+                *np.searchsorted(jobs.submit_ms, ends_ms[:-1]).tolist(),
+                len(jobs),
             ]
-            for (first, last), end_ms in zip(pairwise(cuts), ends_ms, strict=True):
-                yield drawn.take(slice(first, last)), end_ms
+            for (first, last), end_ms in zip(pairwise(bounds), ends_ms, strict=True):
+                yield jobs.take(slice(first, last)), end_ms
             from_ms = until_ms
-            del drawn  # before the next are drawn: a gigawatt's fill some 50 MB
+            del jobs  # frees memory first: those of a gigawatt take some 50 MB
 
     def _timed(self, windows: Iterator[JobTable]) -> Iterator[JobTable]:
+        """Yield windows of jobs, and measure the time to generate them."""
         while True:
             with self.watch.lap("generate jobs"):
                 jobs = next(windows, None)
@@ -234,52 +245,55 @@ class JobsLoad:
             del jobs
 
     def between(self, begin_ms: int, end_ms: int) -> Segments:  # noqa: ARG002
-        """Schedule the jobs of a window of `edges`, and return their segments."""
+        """Schedule the jobs of a window of `edges`; return their segments."""
         submitted, self._submitted = self._submitted, JobTable.empty()
         self.n_drawn += len(submitted)
         with self.watch.lap("schedule"):
             started = self.cluster.advance(submitted, end_ms)
         with self.watch.lap("segments and jobs"):
-            load = self.lowered(started)
+            load = self.lower(started)
             energy_j = load.energy_j(self.library)
             window = JobWindow(submitted, started, load.segments, energy_j, end_ms)
-            self._count(window)
+            self._count_window(window)
             for sink in self.sinks:
                 sink(window)
         return load.segments
 
-    def lowered(self, started: Schedule) -> JobLoad:
+    def lower(self, started: Schedule) -> JobLoad:
         """Return the segments of started jobs."""
-        facility, pieces = self._scenario.facility, self.streams.pieces
+        facility, sections = self._scenario.facility, self.streams.sections
         if isinstance(started, PreemptiveSchedule):
-            return lower_runs(started, self.library, self._levels, facility, pieces)
-        return lower_jobs(started, self.library, facility, pieces)
+            return lower_preempted_jobs(
+                started, self.library, self._levels, facility, sections
+            )
+        return lower_jobs(started, self.library, facility, sections)
 
-    # What is counted
+    # Counters
 
-    def _count(self, window: JobWindow) -> None:
+    def _count_window(self, window: JobWindow) -> None:
+        """Add a window to the queue metrics and counters."""
         jobs, started = window.submitted, window.started
-        self.transient.see(started, window.end_ms)
+        self.transient.update(started, window.end_ms)
         if self._synchronous is not None:
             self._synchronous.add(started)
         submit_ms, start_ms = jobs.submit_ms, started.start_ms[started.first]
         if isinstance(started, PreemptiveSchedule):
             submit_ms = np.concatenate([submit_ms, started.requeued_ms])
             start_ms = np.concatenate([start_ms, started.restarted_ms])
-        self._length.add(submit_ms, start_ms)
-        if window.end_ms <= 0:  # what came and went before the run is not held
-            self._length.at(np.array([window.end_ms - 1]))
+        self._queue_length.add(submit_ms, start_ms)
+        if window.end_ms <= 0:  # jobs that started before the run are not stored
+            self._queue_length.at(np.array([window.end_ms - 1]))
         in_run = jobs.pool_id[jobs.submit_ms >= 0]
         self.queue.add(in_run.size, started)
         for pool_id, queue in enumerate(self.queues.values()):
-            of_pool = started
+            pool_jobs = started
             if len(self.queues) > 1:
-                of_pool = started.take(started.jobs.pool_id == pool_id)
-            queue.add(int(np.count_nonzero(in_run == pool_id)), of_pool)
+                pool_jobs = started.take(started.jobs.pool_id == pool_id)
+            queue.add(int(np.count_nonzero(in_run == pool_id)), pool_jobs)
 
     def values(self, block: Block) -> Values:
         """Return the waiting jobs at the start of each interval of a block."""
-        return {"queued_jobs": self._length.at(block.starts_ms)}
+        return {"queued_jobs": self._queue_length.at(block.starts_ms)}
 
     def metrics(self, pool: str | None = None) -> dict[str, Any]:
         """Return the `jobs` and `synchronous` blocks for one pool or for all pools."""
@@ -290,13 +304,13 @@ class JobsLoad:
         return jobs | self._synchronous.block()
 
 
-def _context_of(
+def _policy_context(
     scenario: Scenario,
     streams: JobStreams,
     levels: CapLevels,
     signals: Mapping[str, Signal],
 ) -> Context:
-    """Return the facility data for policies that act on jobs, without services."""
+    """Return the facility data for preemptive policies, without services."""
     facility = scenario.facility
     pools = [facility.node_type_of(name) for name in facility.pools]
     context = Context(
@@ -304,16 +318,18 @@ def _context_of(
             streams.library,
             streams.nodes,
             [
-                of_class.job_class.duration is not None
-                or scenario.streams[of_class.stream].replay is not None
-                for of_class in streams.classes
+                stream_class.job_class.duration is not None
+                or scenario.streams[stream_class.stream].replay is not None
+                for stream_class in streams.classes
             ],
         ),
         flexibility=[
             job_flexibility_from_spec(
-                of_class.job_class.flexibility, of_class.job_class.n_nodes, scenario
+                stream_class.job_class.flexibility,
+                stream_class.job_class.n_nodes,
+                scenario,
             )
-            for of_class in streams.classes
+            for stream_class in streams.classes
         ],
         levels=levels,
         idle_power_w=[node.idle_power_w for node in pools],
@@ -332,24 +348,24 @@ def _context_of(
 
 
 def job_flexibility_from_spec(
-    told: JobFlexibilitySpec | None, n_nodes: int, scenario: Scenario
+    spec: JobFlexibilitySpec | None, n_nodes: int, scenario: Scenario
 ) -> ClassFlexibility:
     """Return the flexibility of a class's jobs in the engine's form."""
-    if told is None:
+    if spec is None:
         return ClassFlexibility()
     return ClassFlexibility(
-        tier=told.tier,
-        kind=told.work,
-        pausable=told.pausable,
-        least_share=(told.min_nodes or n_nodes) / n_nodes,
-        checkpoint_every_ms=span_ms(told.checkpoint_interval),
-        stop_ms=span_ms(told.stop),
-        restart_ms=span_ms(told.restart),
-        stop_share=told.restart_power,
-        restart_share=told.restart_power,
-        slack=told.slack,
-        deadline_ms=scenario.clock.wall.time_ms(told.deadline)
-        if told.deadline
+        tier=spec.tier,
+        kind=spec.work,
+        pausable=spec.pausable,
+        least_share=(spec.min_nodes or n_nodes) / n_nodes,
+        checkpoint_every_ms=span_ms(spec.checkpoint_interval),
+        stop_ms=span_ms(spec.stop),
+        restart_ms=span_ms(spec.restart),
+        stop_share=spec.restart_power,
+        restart_share=spec.restart_power,
+        slack=spec.slack,
+        deadline_ms=scenario.clock.wall.time_ms(spec.deadline)
+        if spec.deadline
         else None,
     )
 

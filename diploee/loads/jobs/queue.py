@@ -20,7 +20,7 @@ class QueueMetrics:
     def __init__(self, horizon_ms: int, has_streams: bool = True) -> None:
         self._horizon_ms, self.has_streams = horizon_ms, has_streams
         self.submitted, self.started, self.node_ms = 0, 0, 0
-        self.left_over = 0  # jobs of the warm-up that started in the run
+        self.n_from_warm_up = 0  # jobs submitted in the warm-up, started in the run
         self._queued, self._wait_ms, self._longest_ms = 0, 0, 0
 
     def add(self, n_submitted: int, started: Schedule) -> None:
@@ -35,7 +35,7 @@ class QueueMetrics:
             started.start_ms[started.first],
             started.jobs.submit_ms[started.first],
         )
-        self.left_over += int(np.count_nonzero((submit_ms < 0) & (start_ms >= 0)))
+        self.n_from_warm_up += int(np.count_nonzero((submit_ms < 0) & (start_ms >= 0)))
         wait_ms = started.wait_ms[started.first & (started.jobs.submit_ms >= 0)]
         if not wait_ms.size:
             return
@@ -72,7 +72,7 @@ class QueueLength:
 
     def __init__(self) -> None:
         self._submit_ms = self._start_ms = np.empty(0, dtype=np.int64)
-        self._waiting = 0  # before all times that are held
+        self._waiting = 0  # waiting jobs before the first stored time
 
     def add(self, submit_ms: Int64Array, start_ms: Int64Array) -> None:
         """Add a window's submissions and starts [ms], in any order.
@@ -99,4 +99,5 @@ class QueueLength:
 
 
 def _mean_h(wait_ms: int, n_jobs: int) -> float | None:
+    """Return the mean waiting time per job [h]; None without jobs."""
     return wait_ms / n_jobs / MS_PER_H if n_jobs else None

@@ -25,23 +25,24 @@ import numpy as np
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import DAYS_PER_WEEK, MS_PER_DAY, MS_PER_H
 
+# Number of weeks drawn per year from a log of a year or more
 WEEKS_PER_YEAR = 52
 DAYS_PER_YEAR = 365.25
 
 SEASON_WEEKS = 6
-"""ASSUMPTION: weeks within this distance of the season differ from it by chance alone
-[J]."""
+"""Maximum distance from the season of weeks that differ from it by chance alone
+[weeks]. Assumed (judgement)."""
 
 SEASONS = 8
-"""Parts of the year in which weeks are sorted by node time, up in one and down in the
-next; an even number, in which that is balanced."""
+"""Number of seasons in which weeks are sorted by node time, alternately ascending and
+descending; even, so that this is balanced."""
 
 GOLDEN = (5**0.5 - 1) / 2
-"""Multiples of it, less whole numbers, fill 0 to 1 evenly, however many there are."""
+"""Golden ratio minus 1; the fractional parts of its multiples fill 0 to 1 evenly."""
 
 WHOLE_MS = MS_PER_H
-"""ASSUMPTION: a log that begins or ends within an hour of midnight cuts no day there
-[J]."""
+"""Maximum distance from midnight of a log's start or end that does not cut a day [ms].
+Assumed (judgement)."""
 
 
 class ShuffledWeeks:
@@ -63,26 +64,28 @@ class ShuffledWeeks:
         self._into_ms, self._random = into_ms, random
         day = into_ms // MS_PER_DAY
         first, last = int(day.min()), int(day.max())
-        if last - first >= 2 * DAYS_PER_WEEK:  # without days that the log's ends cut
+        if (
+            last - first >= 2 * DAYS_PER_WEEK
+        ):  # without days cut by the log's start or end
             begin = (int(into_ms.min()) - WHOLE_MS) // MS_PER_DAY + 1
             end = (int(into_ms.max()) + WHOLE_MS) // MS_PER_DAY - 1
             if ((begin <= day) & (day <= end)).any():
                 first, last = begin, end
         n_weeks = last // DAYS_PER_WEEK + 1
-        logged = np.zeros((n_weeks, DAYS_PER_WEEK), dtype=bool)
-        logged.ravel()[first : last + 1] = True
-        weeks = np.flatnonzero(logged.any(axis=1))
+        has_day = np.zeros((n_weeks, DAYS_PER_WEEK), dtype=bool)
+        has_day.ravel()[first : last + 1] = True
+        weeks = np.flatnonzero(has_day.any(axis=1))
         self._seasonal = first_week is not None and weeks.size >= WEEKS_PER_YEAR
         if self._seasonal:
             weeks = weeks[
                 np.argsort(_season(weeks + (first_week or 0))[1], kind="stable")
             ]
-        part = np.arange(weeks.size) * SEASONS // weeks.size
-        of_week = np.bincount(day // DAYS_PER_WEEK, node_time, n_weeks + 1)
-        level = of_week[weeks] / logged[weeks].sum(axis=1)
-        self._by_level = np.lexsort((np.where(part % 2, level, -level), part))
-        self._begin = random(0).random()
-        self._weeks, self._logged = weeks, logged
+        season = np.arange(weeks.size) * SEASONS // weeks.size
+        week_node_time = np.bincount(day // DAYS_PER_WEEK, node_time, n_weeks + 1)
+        level = week_node_time[weeks] / has_day[weeks].sum(axis=1)
+        self._weeks_by_level = np.lexsort((np.where(season % 2, level, -level), season))
+        self._first_offset = random(0).random()
+        self._weeks, self._logged = weeks, has_day
         self._rows = np.argsort(day, kind="stable")
         days = np.arange(int(day.max()) + 2)
         self._ends = np.searchsorted(day[self._rows], days)
@@ -97,16 +100,24 @@ class ShuffledWeeks:
         Weeks are numbered since 1970-01-05.
         """
         if self._seasonal:
-            n, (of_deck, place) = WEEKS_PER_YEAR, map(int, _season(number))
+            n, (permutation, position) = WEEKS_PER_YEAR, map(int, _season(number))
         else:
             n = len(self)
-            of_deck, place = divmod(number, n)
-        rng = self._random(of_deck)
+            permutation, position = divmod(number, n)
+        rng = self._random(permutation)
         noise = rng.random(n) * SEASON_WEEKS
         order = np.argsort(np.arange(n) + noise if self._seasonal else noise)
-        even = (np.arange(n) + (self._begin + of_deck * GOLDEN) % 1) * len(self) / n
-        deck = self._weeks[np.sort(self._by_level[even.astype(np.int64)])[order]]
-        weeks = np.roll(deck, -place)  # this one, and those after it
+        ranks = (
+            (np.arange(n) + (self._first_offset + permutation * GOLDEN) % 1)
+            * len(self)
+            / n
+        )
+        drawn_weeks = self._weeks[
+            np.sort(self._weeks_by_level[ranks.astype(np.int64)])[order]
+        ]
+        weeks = np.roll(
+            drawn_weeks, -position
+        )  # the requested week, then the following ones
         rows, times_ms = [], []
         for weekday, source in enumerate(
             weeks[self._logged[weeks].argmax(axis=0)].tolist()
@@ -120,8 +131,8 @@ class ShuffledWeeks:
 def _season(week: Int64Array | int) -> tuple[Int64Array, Int64Array]:
     """Return the year and the position in the year of the middle of each week.
 
-    Weeks are counted since 1970-01-05.
+    Weeks are counted from 1970-01-05.
     """
     years, days = np.divmod((np.asarray(week) + 0.5) * DAYS_PER_WEEK, DAYS_PER_YEAR)
-    place = np.minimum(days / DAYS_PER_WEEK, WEEKS_PER_YEAR - 1).astype(np.int64)
-    return years.astype(np.int64), place
+    position = np.minimum(days / DAYS_PER_WEEK, WEEKS_PER_YEAR - 1).astype(np.int64)
+    return years.astype(np.int64), position

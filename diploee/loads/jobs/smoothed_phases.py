@@ -6,9 +6,9 @@ lower power rises at no more than `up`. On entering training, power ramps to the
 first value. Work delayed by that ramp lengthens the preceding stall by the integral of
 (p - q)/p, where p is the high level and q the limited power.
 
-ASSUMPTION [J]: the hysteresis restarts with each phase. Stalls, loading and detection
-take the same time at any GPU power. While nodes are being scheduled or awaited, their
-GPUs run no process and have no power floor.
+Assumed (judgement): the hysteresis restarts with each phase. Stalls, loading and
+detection take the same time at any GPU power. While nodes are being scheduled or
+awaited, their GPUs run no process and have no power floor.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from diploee.base.units import MS_PER_S, PROFILE_STEP_MS
 from diploee.scenario.job_streams import PowerSmoothing
 
 HOLD, RISE, FALL, STAY = range(4)
-"""Kind of a span: at the power of its beginning, from there up or down, or as its phase
-is."""
+"""Kinds of a span: constant at its initial power, rising, falling, or at the phase's
+power."""
 
 SLOWEST_PER_S = 1e-3
-"""Slower ramps than this are refused; they would last for a quarter of an hour."""
+"""Minimum ramp rate, as a fraction of TDP [1/s]; slower ramps would last a quarter of
+an hour."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,11 +36,11 @@ class _Spans(Table):
     """Contiguous spans of a job: its phases and the transitions between them."""
 
     phase: Int64Array = column("int64")  # number of the phase that the span belongs to
-    what: Int64Array = column("int64")  # `HOLD`, `RISE`, `FALL` or `STAY`
-    # Start of the span since the start of the job, and its length [ms]
+    kind: Int64Array = column("int64")  # `HOLD`, `RISE`, `FALL` or `STAY`
+    # Start of the span since the start of the job, and length of the span [ms]
     into_ms: Int64Array = column("int64")
     length_ms: Int64Array = column("int64")
-    # Power of a GPU at its beginning, in parts of its TDP
+    # GPU power at the start of the span, as a fraction of TDP
     level: Float64Array = column("float64")
 
 
@@ -48,50 +49,58 @@ class SmoothedPhases:
     """Smoothed GPU power of a synchronous job, as a fraction of TDP."""
 
     spec: PowerSmoothing  # floor, ramps and hysteresis
-    # What a GPU draws in each loop of iterations, by steps of a profile
+    # GPU power in each loop of iterations, by steps of a profile
     loops: tuple[Float64Array, ...]
-    # Its power at work and without a process
-    high: float
-    idle: float
+    high: float  # GPU power at work
+    idle: float  # GPU power without a process
 
     @property
     def begin(self) -> float:
-        """Mean power from which loops start, as a fraction of TDP."""
+        """Mean power at the start of a loop, as a fraction of TDP."""
         return float(np.mean([loop[-1] for loop in self.loops]))
 
     @property
     def fall_s(self) -> float:
-        """Time of a fall from the highest power to idle [s]."""
-        most = max(self.high, self.spec.floor)
-        return self.spec.hysteresis_s + max(most - self.idle, 0) / self.spec.down_per_s
+        """Duration of a fall from the highest power to idle [s]."""
+        max_level = max(self.high, self.spec.floor)
+        return (
+            self.spec.hysteresis_s
+            + max(max_level - self.idle, 0) / self.spec.down_per_s
+        )
 
-    def lost_s(self, since: float, level: float, stall_s: float) -> float:
-        """Return the work delayed by the rise into training after a stall [s]."""
+    def lost_s(self, initial_level: float, stall_level: float, stall_s: float) -> float:
+        """Return the work delayed by the rise into training after a stall [s].
+
+        `initial_level` is the power at the start of the stall, `stall_level` its final
+        power.
+        """
         spec = self.spec
-        if level < since:
-            held_s = max(stall_s - spec.hysteresis_s, 0)
-            level = max(level, since - spec.down_per_s * held_s)
+        if stall_level < initial_level:
+            falling_s = max(stall_s - spec.hysteresis_s, 0)
+            stall_level = max(stall_level, initial_level - spec.down_per_s * falling_s)
         else:
-            level = min(level, since + spec.up_per_s * stall_s)
-        short = max(self.high - level, 0) ** 2 - max(self.high - self.begin, 0) ** 2
-        return max(short, 0) / (2 * spec.up_per_s * max(self.high, 1e-9))
+            stall_level = min(stall_level, initial_level + spec.up_per_s * stall_s)
+        missing_work = (
+            max(self.high - stall_level, 0) ** 2 - max(self.high - self.begin, 0) ** 2
+        )
+        return max(missing_work, 0) / (2 * spec.up_per_s * max(self.high, 1e-9))
 
-    def edge(self, what: int) -> Float64Array:
-        """Return the stepwise power of a GPU that rises or falls between 0 and 1."""
-        per_s = self.spec.up_per_s if what == RISE else self.spec.down_per_s
+    def edge(self, kind: int) -> Float64Array:
+        """Return the GPU power of a complete rise or fall between 0 and 1, by steps."""
+        per_s = self.spec.up_per_s if kind == RISE else self.spec.down_per_s
         step = per_s * PROFILE_STEP_MS / MS_PER_S
-        # One step more: times are rounded.
+        # One step more, as times are rounded
         rise: Float64Array = np.minimum(
             (np.arange(int(np.ceil(1 / step)) + 1) + 0.5) * step, 1
         )
-        return rise if what == RISE else 1 - rise
+        return rise if kind == RISE else 1 - rise
 
     def edge_offset_ms(self, spans: _Spans) -> Int64Array:
-        """Return the offset of each span in the `edge` that it plays [ms]."""
+        """Return the offset of each span in the `edge` that it replays [ms]."""
         rise_ms = spans.level / self.spec.up_per_s * MS_PER_S
         fall_ms = (1 - spans.level) / self.spec.down_per_s * MS_PER_S
         offset_ms = np.select(
-            [spans.what == RISE, spans.what == FALL], [rise_ms, fall_ms], 0
+            [spans.kind == RISE, spans.kind == FALL], [rise_ms, fall_ms], 0
         )
         return np.rint(offset_ms).astype(np.int64)
 
@@ -103,17 +112,17 @@ class SmoothedPhases:
         loop: Int64Array,
     ) -> _Spans:
         """Return the spans of a job's phases, starting from idle."""
-        steps = np.array([each.size for each in self.loops])
-        shares = np.zeros((len(self.loops), steps.max()))
-        for row, each in zip(shares, self.loops, strict=True):
-            row[: each.size] = each
+        steps = np.array([loop_power.size for loop_power in self.loops])
+        power_by_loop = np.zeros((len(self.loops), steps.max()))
+        for row, loop_power in zip(power_by_loop, self.loops, strict=True):
+            row[: loop_power.size] = loop_power
         spec = self.spec
         spans, level = _walk(
             into_ms,
             length_ms,
             level,
             loop,
-            shares,
+            power_by_loop,
             steps,
             self.idle,
             (spec.up_per_s, spec.down_per_s, round(spec.hysteresis_s * MS_PER_S)),
@@ -128,46 +137,58 @@ def _walk(
     length_ms: Int64Array,
     level: Float64Array,
     loop: Int64Array,
-    shares: Float64Array,
+    power_by_loop: Float64Array,
     steps: Int64Array,
-    now: float,
+    present: float,
     ramps: tuple[float, float, int],
 ) -> tuple[Int64Array, Float64Array]:
-    """Return phase, kind, start, length and initial level of each span.
+    """Return the spans of phases: phase, kind, start, length; and initial levels.
 
-    `now` is the level at the start. `ramps` holds the slopes up and down, and the
+    `present` is the level at the start. `ramps` are the slopes up and down, and the
     hysteresis before a fall.
     """
     up, down, hold_ms = ramps
-    whole = np.zeros((3 * into_ms.size, 4), dtype=np.int64)
+    rows = np.zeros((3 * into_ms.size, 4), dtype=np.int64)
     levels = np.zeros(3 * into_ms.size)
     count = 0
     for phase in range(into_ms.size):
-        at_ms, left_ms, of = into_ms[phase], length_ms[phase], loop[phase]
-        to = shares[of, steps[of] - 1] if of >= 0 else level[phase]
-        edge = RISE if to > now else FALL
-        rate = up if to > now else down
-        edge_ms = int(np.rint(abs(to - now) / rate * MS_PER_S))
-        for what in (HOLD, edge, STAY):
-            if what == HOLD:
-                takes_ms = hold_ms if of < 0 and to < now else 0
+        start_ms, remaining_ms, loop_index = (
+            into_ms[phase],
+            length_ms[phase],
+            loop[phase],
+        )
+        target = (
+            power_by_loop[loop_index, steps[loop_index] - 1]
+            if loop_index >= 0
+            else level[phase]
+        )
+        edge = RISE if target > present else FALL
+        rate = up if target > present else down
+        edge_ms = int(np.rint(abs(target - present) / rate * MS_PER_S))
+        for kind in (HOLD, edge, STAY):
+            if kind == HOLD:
+                duration_ms = hold_ms if loop_index < 0 and target < present else 0
             else:
-                takes_ms = edge_ms if what == edge else left_ms
-            takes_ms = min(takes_ms, left_ms)
-            if takes_ms == 0:
+                duration_ms = edge_ms if kind == edge else remaining_ms
+            duration_ms = min(duration_ms, remaining_ms)
+            if duration_ms == 0:
                 continue
-            if what == STAY and of < 0:
-                now = to
-            whole[count, 0], whole[count, 1] = phase, what
-            whole[count, 2], whole[count, 3] = at_ms, takes_ms
-            levels[count] = now
+            if kind == STAY and loop_index < 0:
+                present = target
+            rows[count, 0], rows[count, 1] = phase, kind
+            rows[count, 2], rows[count, 3] = start_ms, duration_ms
+            levels[count] = present
             count += 1
-            at_ms += takes_ms
-            left_ms -= takes_ms
-            if what == edge:
-                part = rate * takes_ms / MS_PER_S
-                now = min(now + part, to) if edge == RISE else max(now - part, to)
-            elif what == STAY and of >= 0:
-                last_ms = (takes_ms - 1) % (steps[of] * PROFILE_STEP_MS)
-                now = shares[of, last_ms // PROFILE_STEP_MS]
-    return whole[:count], levels[:count]
+            start_ms += duration_ms
+            remaining_ms -= duration_ms
+            if kind == edge:
+                change = rate * duration_ms / MS_PER_S
+                present = (
+                    min(present + change, target)
+                    if edge == RISE
+                    else max(present - change, target)
+                )
+            elif kind == STAY and loop_index >= 0:
+                last_ms = (duration_ms - 1) % (steps[loop_index] * PROFILE_STEP_MS)
+                present = power_by_loop[loop_index, last_ms // PROFILE_STEP_MS]
+    return rows[:count], levels[:count]

@@ -40,26 +40,28 @@ from diploee.scenario.models import Scenario
 from diploee.schedule.job_table import DRAW_MS, JobTable
 
 MAX_JOBS = 2_000_000_000
-"""Jobs of a stream; a few hours of them are held at a time, some 50 bytes each."""
+"""Maximum number of jobs of a stream; a few hours of them are in memory at a time, some
+50 bytes each."""
 
+# Maximum start-up time of a job [ms]
 MAX_STARTUP_MS = 24 * MS_PER_H
 
 Utilization = Callable[[Iterable[JobTable]], float]
-"""Schedules the jobs of a stream, span after span (`DRAW_MS`), and returns the mean
-node occupancy (0-1) of its pool."""
+"""Function that schedules the jobs of a stream, one draw span (`DRAW_MS`) after
+another, and returns the mean node occupancy of its pool, 0-1."""
 
 
 def draw_spans(clock: RunClock) -> range:
-    """Return the numbers of the spans to draw; span 0 begins at the run's start.
+    """Return the numbers of the draw spans of a run; span 0 begins at its start.
 
-    The first span may be cut by the start of the simulation, and the last by the end of
-    the run.
+    The first span may be cut by the start of the simulation, and the last one by the
+    end of the run.
     """
     return range(clock.begin_ms // DRAW_MS, -(-clock.horizon_ms // DRAW_MS))
 
 
 class StreamFrame:
-    """Run data that a stream of jobs needs besides its own specification.
+    """Run data that a stream of jobs needs, in addition to its specification.
 
     Nodes are counted in slots.
     """
@@ -71,23 +73,25 @@ class StreamFrame:
             spec.pool,
             mean_from_ms(spec.calendar, self.clock),
         )
-        of_pool = facility.pools[self.pool]
+        pool_spec = facility.pools[self.pool]
         self.pool_id = list(facility.pools).index(self.pool)
         self.slots_per_node = facility.slots_per_node(self.pool)
-        self.standing = of_pool.standing(self.clock).times(self.slots_per_node)
+        self.installed = pool_spec.installed(self.clock).times(self.slots_per_node)
         self.node_type = facility.node_type_of(self.pool)
-        # The pool's scheduler goes by the run times that a log's users asked for
-        self.asks_log = getattr(of_pool.scheduler, "estimate", None) == "logged"
-        # Profiles of other GPUs than the pool's are played in proportion to the TDP
-        self.scales_by_tdp = of_pool.scale_profiles == "by_tdp"
+        # True if the pool's scheduler uses the run times requested in a log
+        self.uses_logged_estimates = (
+            getattr(pool_spec.scheduler, "estimate", None) == "logged"
+        )
+        # True if profiles of other GPUs are scaled to the TDP of the pool's GPUs
+        self.scales_by_tdp = pool_spec.scale_profiles == "by_tdp"
 
     @property
     def spans(self) -> range:
-        """Numbers of the spans to draw."""
+        """Numbers of the draw spans of the run."""
         return draw_spans(self.clock)
 
     def batches(self, n_spans: int) -> Iterator[range]:
-        """Yield the numbers of the spans to draw, `n_spans` at a time."""
+        """Yield the run's draw spans as ranges of up to `n_spans`."""
         for first in range(0, len(self.spans), n_spans):
             yield self.spans[first : first + n_spans]
 
@@ -99,30 +103,31 @@ class StreamFrame:
     @property
     def n_nodes(self) -> int:
         """Maximum number of nodes of the pool."""
-        return self.standing.most
+        return self.installed.n_at_end
 
     @property
     def capacity_ms(self) -> int:
-        """Node time of the pool's installed nodes over the averaging span [node ms]."""
-        return self.standing.node_ms(self.clock.horizon_ms, self.mean_from_ms)
+        """Node time of the installed nodes over the averaging period [node ms]."""
+        return self.installed.node_ms(self.clock.horizon_ms, self.mean_from_ms)
 
     @property
     def mean_nodes(self) -> float:
-        """Mean number of installed nodes over the averaging span."""
+        """Mean number of installed nodes over the averaging period."""
         return self.capacity_ms / self.mean_ms
 
     @property
     def mean_ms(self) -> int:
-        """Length of the averaging span [ms].
+        """Length of the averaging period of a calendar's mean [ms].
 
-        The span is the run, extended by the warm-up if `mean_from_ms` says so.
+        The period is the run, extended by the warm-up for short runs (see
+        `mean_from_ms`).
         """
         return self.clock.horizon_ms - self.mean_from_ms
 
 
 @dataclass(frozen=True)
 class StreamClass:
-    """Job class of one stream, with the library profiles that its jobs play."""
+    """Job class of one stream, and the library profiles that its jobs replay."""
 
     stream: str
     job_class: JobClass
@@ -130,61 +135,65 @@ class StreamClass:
 
     @property
     def extrapolation_ratio(self) -> float:
-        """Ratio of nodes to the measured profiles' nodes, or 1 without scaling."""
+        """Ratio of a job's nodes to the profile's nodes; 1 without scaling."""
         return self.job_class.n_nodes / self.job_class.profile_n_nodes
 
 
 @dataclass(frozen=True)
 class StreamMatch(Brief):
-    """Derivation of a stream's daily job count."""
+    """Daily job count of a stream, and its match with the target utilization."""
 
-    stream: str  # its name
-    jobs_per_day: float  # daily job count, mean over the span
-    # What was matched: list, simulated, given, replayed, recurring or synchronous
+    stream: str  # name of the stream
+    jobs_per_day: float  # mean daily job count of the run
+    # Origin of the count: list, simulated, given, replayed, recurring or synchronous
     match: str
-    # Node occupancy asked for, 0-1
+    # Target node occupancy, 0-1
     target_utilization: float | None
-    # Node occupancy estimated from the list, or simulated where that is matched, 0-1
+    # Node occupancy estimated from the job list, or simulated for `simulated`, 0-1
     matched_utilization: float
-    residual: float | None = None  # matched less target
+    residual: float | None = None  # matched minus target utilization
     steps: int = 0  # evaluations of the bisection
-    # Jobs of a log left out or changed, by cause
+    # Number of a log's jobs dropped or changed, by cause
     counts: Mapping[str, int] = field(default_factory=dict)
 
 
 class JobSource(ABC):
-    """Jobs of one stream: call `settle`, then `draws` repeatedly, then `match`."""
+    """Source of the jobs of one stream.
+
+    Call `set_job_count`, then `draws` repeatedly, then `match`.
+    """
 
     kind: str  # name of the source in `StreamMatch.match`
-    # Their profiles are indices of the extended library
+    # Job classes; their profiles are indices into the extended library
     classes: tuple[StreamClass, ...]
 
     def __init__(self, stream: JobStream, frame: StreamFrame) -> None:
         self._stream, self._frame = stream, frame
         self.name, self.pool = frame.name, frame.pool
-        # Of its log, by cause: what the import left out
+        # Number of a log's jobs dropped or changed on import, by cause
         self.imported: dict[str, int] = {}
-        self.counts: dict[str, int] = {}  # and what the run does
+        # Number of a log's jobs dropped or changed by the run, by cause
+        self.counts: dict[str, int] = {}
         self._n_jobs = self._listed_ms = self._in_run_ms = 0
 
     @property
     @abstractmethod
     def jobs_per_day(self) -> float:
-        """Expected number of jobs per day, used for the length of a window."""
+        """Expected number of jobs per day, which determines the window length."""
 
     @property
     @abstractmethod
     def asked_nodes(self) -> float:
-        """Mean number of nodes requested by jobs, as if each started at once."""
+        """Mean number of nodes occupied if each job started at its submission."""
 
-    def settle(self, simulated: Utilization | None) -> None:  # noqa: B027
+    def set_job_count(self, simulated: Utilization | None) -> None:  # noqa: B027
         """Determine the number of submitted jobs.
 
         `simulated` is required for ``match: simulated``.
         """
 
     def draws(self, n_spans: int) -> Iterator[JobTable]:
-        """Yield the submitted jobs of every `n_spans` spans of `DRAW_MS`.
+        """Yield the submitted jobs of every `n_spans` draw spans (`DRAW_MS`).
 
         `class_id` is an index into `classes`. `job_id` is set when the streams are
         merged.
@@ -196,13 +205,14 @@ class JobSource(ABC):
             self._listed_ms += int(node_ms(jobs, horizon_ms, from_ms).sum())
             self._in_run_ms += int(node_ms(jobs, horizon_ms).sum())
             yield jobs
-            del jobs  # before the next are drawn
+            del jobs  # frees memory before the next ones are drawn
 
     @abstractmethod
-    def _draws(self, n_spans: int) -> Iterator[JobTable]: ...
+    def _draws(self, n_spans: int) -> Iterator[JobTable]:
+        """Yield the submitted jobs of every `n_spans` draw spans."""
 
     def match(self) -> StreamMatch:
-        """Return the derivation of the number of jobs.
+        """Return the job count of the stream, and its match with the target.
 
         The result is available after an iteration over `draws`.
         """
@@ -214,23 +224,23 @@ class JobSource(ABC):
 
     @property
     def run_utilization(self) -> float:
-        """Expected occupancy of the run (0-1): the target or the requested one."""
+        """Expected occupancy of the run, 0-1: the target or the requested one."""
         spec, in_run = self._stream, not self._frame.mean_from_ms
         if spec.target_utilization is not None and (
             in_run or spec.match == "simulated"
         ):
             return spec.target_utilization
-        return self._in_run_ms / self._frame.standing.node_ms(
+        return self._in_run_ms / self._frame.installed.node_ms(
             self._frame.clock.horizon_ms
         )
 
     @property
     def _listed(self) -> float:
-        """Occupancy requested by the jobs (0-1)."""
+        """Occupancy requested by the jobs, 0-1."""
         return self._listed_ms / self._frame.capacity_ms
 
     def _jobs(self, submit_ms: Int64Array, **columns: Any) -> JobTable:
-        """Return jobs with these columns and those common to the stream's jobs."""
+        """Return a job table with the given columns and the stream's common ones."""
         return JobTable(
             job_id=np.zeros(submit_ms.size, dtype=np.int64),
             submit_ms=submit_ms,
@@ -239,7 +249,7 @@ class JobSource(ABC):
         )
 
     def _startups_ms(self, n_jobs: Mapping[tuple[int, ...], int]) -> Int32Array:
-        """Draw the time from allocation to the first power above idle [ms].
+        """Draw the times from allocation to the first power above idle [ms].
 
         The time is 0 without a start-up. `n_jobs` is the number of jobs to draw from
         each random stream, by the stream's name.
@@ -255,10 +265,10 @@ class JobSource(ABC):
 
 
 def node_ms(jobs: JobTable, horizon_ms: int, from_ms: int = 0) -> Int64Array:
-    """Return the node time of each job within a span, if started at once [node ms].
+    """Return the node time of each job in a period, if started at once [node ms].
 
     Divided by nodes and time, the sum is Eq. 1, with N(t) from submissions and expected
-    durations (2.3.1).
+    durations (section 2.3.1 of the paper).
     """
     end_ms = np.minimum(jobs.submit_ms + jobs.duration_ms, horizon_ms)
     run_ms = np.maximum(end_ms - np.maximum(jobs.submit_ms, from_ms), 0)
@@ -268,27 +278,27 @@ def node_ms(jobs: JobTable, horizon_ms: int, from_ms: int = 0) -> Int64Array:
 def draw_profiles(
     classes: Sequence[StreamClass],
     class_id: npt.NDArray[np.integer],
-    level: Float64Array,
+    uniforms: Float64Array,
 ) -> Int32Array:
-    """Return a profile of each job's class, chosen by the random number `level`."""
+    """Return the profile of each job, chosen from its class by a uniform number."""
     n_profiles = np.array([len(c.profile_ids) for c in classes])
-    replicate = (level * n_profiles[class_id]).astype(np.int64)
-    profile_of = np.zeros((len(classes), n_profiles.max()), dtype=np.int32)
+    replicate = (uniforms * n_profiles[class_id]).astype(np.int64)
+    profile_table = np.zeros((len(classes), n_profiles.max()), dtype=np.int32)
     for row, c in enumerate(classes):
-        profile_of[row, : len(c.profile_ids)] = c.profile_ids
-    return profile_of[class_id, replicate]
+        profile_table[row, : len(c.profile_ids)] = c.profile_ids
+    return profile_table[class_id, replicate]
 
 
-def check_n_jobs(n_jobs: float, where: str, remedy: str) -> None:
+def check_n_jobs(n_jobs: float, key: str, remedy: str) -> None:
     """Raise `WorkloadError` if a stream has too many jobs to simulate."""
     if not n_jobs <= MAX_JOBS:  # also NaN
         raise WorkloadError(
-            f"{where}: {n_jobs:,.4g} jobs, more than {MAX_JOBS:,}; {remedy}"
+            f"{key}: {n_jobs:,.4g} jobs, more than {MAX_JOBS:,}; {remedy}"
         )
 
 
 class LibraryBuilder:
-    """Profile library under construction; indices of existing profiles stay valid."""
+    """Profile library under construction, in which existing indices stay valid."""
 
     def __init__(self, library: ProfileLibrary) -> None:
         self._library = library
@@ -304,7 +314,7 @@ class LibraryBuilder:
         )
 
     def index_of(self, profile: PowerProfile) -> int:
-        """Return a profile's index, after adding the profile if its id is new."""
+        """Return a profile's index; add the profile if its id is new."""
         self._added.setdefault(profile.profile_id, profile)
         return len(self._library) + list(self._added).index(profile.profile_id)
 
@@ -312,27 +322,27 @@ class LibraryBuilder:
         self, workload: str, n_nodes: int, frame: StreamFrame
     ) -> tuple[int, ...]:
         """Return the indices of a workload's profiles, adapted to a stream's nodes."""
-        return self.on_nodes(self._library.select(workload, n_nodes), frame)
+        return self.adapted_to_nodes(self._library.select(workload, n_nodes), frame)
 
     def named(self, profile_id: str, frame: StreamFrame) -> tuple[int, ...]:
         """Return the index of a profile by id, adapted to a stream's nodes."""
-        known = self._library.ids
-        if profile_id not in known:
+        ids = self._library.ids
+        if profile_id not in ids:
             raise ProfileError(
-                f"no profile '{profile_id}' among the {len(known)} of the library"
-                f"{did_you_mean(profile_id, known)}; add it (--profiles)"
+                f"no profile '{profile_id}' among the {len(ids)} of the library"
+                f"{did_you_mean(profile_id, ids)}; add it (--profiles)"
             )
-        return self.on_nodes((known.index(profile_id),), frame)
+        return self.adapted_to_nodes((ids.index(profile_id),), frame)
 
-    def on_nodes(
+    def adapted_to_nodes(
         self, profile_ids: tuple[int, ...], frame: StreamFrame
     ) -> tuple[int, ...]:
-        """Return profiles adapted to a stream's nodes, scaled from other GPUs."""
+        """Return profiles for a stream's nodes, scaled if recorded with other GPUs."""
         node, entries = frame.node_type, self.library.entries
         other = [
             k for k in profile_ids if is_other_hardware(entries[k].provenance, node)
         ]
-        # With a factor of their own, users scale the power to the hardware themselves.
+        # With a power factor, users scale the power to the hardware themselves.
         if not other or node.busy_power_factor != 1:
             return profile_ids
         if not frame.scales_by_tdp:
@@ -358,10 +368,7 @@ class LibraryBuilder:
     def variants(
         self, profile_ids: tuple[int, ...], spec: JobStream
     ) -> tuple[int, ...]:
-        """Add the slower and faster copies of profiles that a stream plays.
-
-        Returns the indices of all profiles.
-        """
+        """Return a stream's profiles with slower and faster copies added."""
         if spec.profile_variants is None:
             return profile_ids
         library, factors = self.library, spec.profile_variants.time_factors()
@@ -376,7 +383,7 @@ class LibraryBuilder:
     def smoothed(
         self, profile_ids: tuple[int, ...], spec: JobStream, frame: StreamFrame
     ) -> tuple[int, ...]:
-        """Add the profiles with the stream's GPU power smoothing applied."""
+        """Return profiles with the stream's GPU power smoothing applied."""
         if (smoothing := spec.power_smoothing) is None:
             return profile_ids
         library, node = self.library, frame.node_type
@@ -393,14 +400,14 @@ class LibraryBuilder:
 def stream_rates(spec: JobStream, frame: StreamFrame) -> HourlyRates:
     """Return a stream's calendar rates over the run, with random factors.
 
-    Rates are proportional to the installed nodes, since tenants arrive with their nodes
-    (ASSUMPTION). The hourly and daily factors are drawn once for all submissions of a
-    stream, so that thinning keeps the dispersion.
+    Rates are proportional to the installed nodes; assumed: tenants arrive with their
+    nodes. The hourly and daily factors are drawn once for all submissions of a stream,
+    so that thinning does not change the dispersion.
     """
     name = ("workload", frame.name)
-    scatters = [
-        (dispersion, per_day, partial(named_rng, frame.seed, *name, what))
-        for what, dispersion, per_day in (
+    random_factors = [
+        (dispersion, per_day, partial(named_rng, frame.seed, *name, purpose))
+        for purpose, dispersion, per_day in (
             ("dispersion", spec.dispersion, HOURS_PER_DAY),
             ("day dispersion", spec.day_dispersion, 1),
         )
@@ -411,8 +418,8 @@ def stream_rates(spec: JobStream, frame: StreamFrame) -> HourlyRates:
         frame.clock,
         frame.seed,
         *name,
-        standing=frame.standing,
-        scatters=scatters,
+        installed=frame.installed,
+        random_factors=random_factors,
     )
 
 
@@ -421,54 +428,70 @@ def draw_submissions(
 ) -> tuple[Int64Array, list[int]]:
     """Draw the submission times of a Poisson process.
 
-    The count of each clock hour is Poisson distributed, and the jobs are placed within
-    the hour in proportion to the rate. Each span of `DRAW_MS` has its own generator and
-    cuts hours. Returns the sorted submissions [ms] and the count of each span.
+    The count of each clock hour is Poisson distributed, and the jobs are distributed
+    within the hour in proportion to the rate. Each draw span (`DRAW_MS`) has its own
+    generator, and hours are cut at its ends. Returns the sorted submissions [ms] and
+    the count of each span.
     """
-    of_hours, span = rates.of_hours, rates.edges_ms[:-1] // DRAW_MS
-    means = np.split(per_day / MS_PER_DAY * of_hours, np.flatnonzero(np.diff(span)) + 1)
-    of_spans = [rng.poisson(mean) for rng, mean in zip(rngs, means, strict=True)]
-    counts = [int(n.sum()) for n in of_spans]
-    # Given their number, the points are independent; the share of the hour's integral
-    # that lies before each is uniform.
+    hour_integrals, hour_span = rates.hour_integrals, rates.edges_ms[:-1] // DRAW_MS
+    means = np.split(
+        per_day / MS_PER_DAY * hour_integrals, np.flatnonzero(np.diff(hour_span)) + 1
+    )
+    hour_counts = [rng.poisson(mean) for rng, mean in zip(rngs, means, strict=True)]
+    counts = [int(n.sum()) for n in hour_counts]
+    # Given their number, the jobs are independent, and the fraction of the hour's
+    # integral before each is uniform.
     submit_ms = np.empty(sum(counts), dtype=np.int64)
-    first_piece = np.searchsorted(rates.nodes_ms, rates.edges_ms)
-    before, n_jobs = uniform_from_each(rngs, counts), np.concatenate(of_spans)
-    _place(
-        before, n_jobs, of_hours, first_piece, rates.nodes_ms, rates.at_nodes, submit_ms
+    first_segment = np.searchsorted(rates.points_ms, rates.edges_ms)
+    fractions, jobs_per_hour = (
+        uniform_from_each(rngs, counts),
+        np.concatenate(hour_counts),
+    )
+    _find_times(
+        fractions,
+        jobs_per_hour,
+        hour_integrals,
+        first_segment,
+        rates.points_ms,
+        rates.point_rates,
+        submit_ms,
     )
     return np.sort(submit_ms), counts
 
 
 @njit()
-def _place(
-    before: Float64Array,
-    n_jobs: Int64Array,
-    of_hours: Float64Array,
-    first_piece: Int64Array,
-    nodes_ms: Int64Array,
-    at_nodes: Float64Array,
+def _find_times(
+    fractions: Float64Array,
+    jobs_per_hour: Int64Array,
+    hour_integrals: Float64Array,
+    first_segment: Int64Array,
+    points_ms: Int64Array,
+    point_rates: Float64Array,
     submit_ms: Int64Array,
 ) -> None:
-    """Find the times at which given fractions of each hour's integral are reached."""
+    """Fill in the times at which fractions of each hour's integral are reached."""
     job = 0
-    for hour in range(n_jobs.size):
-        for _ in range(n_jobs[hour]):
-            rest = before[job] * of_hours[hour]
-            piece = first_piece[hour]
+    for hour in range(jobs_per_hour.size):
+        for _ in range(jobs_per_hour[hour]):
+            remaining = fractions[job] * hour_integrals[hour]
+            segment = first_segment[hour]
             while True:
-                length_ms = nodes_ms[piece + 1] - nodes_ms[piece]
-                rate, rise = at_nodes[piece], at_nodes[piece + 1] - at_nodes[piece]
-                of_piece = (rate + rise / 2) * length_ms
-                if rest < of_piece or piece + 1 == first_piece[hour + 1]:
+                length_ms = points_ms[segment + 1] - points_ms[segment]
+                rate, rise = (
+                    point_rates[segment],
+                    point_rates[segment + 1] - point_rates[segment],
+                )
+                integral = (rate + rise / 2) * length_ms
+                if remaining < integral or segment + 1 == first_segment[hour + 1]:
                     break
-                rest -= of_piece
-                piece += 1
-            # rate t + rise t**2 / (2 length) = rest: the root that holds for every
-            # slope.
-            into_ms = 0.0
-            if rest > 0:
-                root = np.sqrt(max(rate**2 + 2 * rise / length_ms * rest, 0.0))
-                into_ms = 2 * rest / (rate + root)
-            submit_ms[job] = nodes_ms[piece] + max(0, min(int(into_ms), length_ms - 1))
+                remaining -= integral
+                segment += 1
+            # rate t + rise t**2 / (2 length) = remaining; this root suits every slope
+            in_segment_ms = 0.0
+            if remaining > 0:
+                root = np.sqrt(max(rate**2 + 2 * rise / length_ms * remaining, 0.0))
+                in_segment_ms = 2 * remaining / (rate + root)
+            submit_ms[job] = points_ms[segment] + max(
+                0, min(int(in_segment_ms), length_ms - 1)
+            )
             job += 1

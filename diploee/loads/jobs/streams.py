@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from diploee.loads.inputs import Inputs
 
 JOB_SOURCES = "diploee.job_sources"
-"""Group of entry points: sources of jobs by the key of a stream that has their
-settings."""
+"""Entry point group of job sources, by the stream key with their settings."""
 
 
 class JobStreams:
@@ -54,14 +53,18 @@ class JobStreams:
             if spec.startup is not None:
                 builder.flat()
         self.library = builder.library
-        """Profiles by `profile_id`: those given, then those that the streams made."""
+        """Profiles by `profile_id`: those of the library, then those of the streams."""
         self.classes: tuple[StreamClass, ...] = tuple(
             c for source in self._sources for c in source.classes
         )
         """Classes by `class_id`."""
-        self._source_of = [source for source in self._sources for _ in source.classes]
-        self.nodes = [scenario.facility.node_type_of(s.pool) for s in self._source_of]
-        """Pools of the jobs of each class, by `class_id`."""
+        self._class_sources = [
+            source for source in self._sources for _ in source.classes
+        ]
+        self.nodes = [
+            scenario.facility.node_type_of(s.pool) for s in self._class_sources
+        ]
+        """Node type of each class, by `class_id`."""
 
     @property
     def jobs_per_day(self) -> float:
@@ -69,28 +72,28 @@ class JobStreams:
         return sum(source.jobs_per_day for source in self._sources)
 
     def asked_nodes(self, pool: str) -> float:
-        """Return the mean number of nodes requested by the jobs of a pool.
+        """Return the mean nodes occupied by a pool's jobs if started at submission.
 
         If nodes are added during the run, the number applies to the run's start.
         """
         clock = self._scenario.clock
-        standing = self._scenario.facility.pools[pool].standing(clock)
-        mean = standing.node_ms(clock.horizon_ms) / clock.horizon_ms
-        asked = sum(
+        installed = self._scenario.facility.pools[pool].installed(clock)
+        mean = installed.node_ms(clock.horizon_ms) / clock.horizon_ms
+        requested = sum(
             source.asked_nodes for source in self._sources if source.pool == pool
         )
-        return asked * (standing.first / mean)
+        return requested * (installed.first / mean)
 
     def run_utilization(self, pool: str) -> float:
-        """Return the expected occupancy of a pool in the run (0-1).
+        """Return the expected occupancy of a pool in the run, 0-1.
 
-        Available after an iteration over all `windows`.
+        The result is available after an iteration over all `windows`.
         """
         return sum(
             source.run_utilization for source in self._sources if source.pool == pool
         )
 
-    def settle(self, simulated: Mapping[str, Utilization]) -> None:
+    def set_job_counts(self, simulated: Mapping[str, Utilization]) -> None:
         """Determine the number of jobs that each stream submits.
 
         `simulated` maps each stream with ``match: simulated`` to a function that
@@ -98,54 +101,55 @@ class JobStreams:
         stream's pool.
         """
         for source in self._sources:
-            source.settle(simulated.get(source.name))
+            source.set_job_count(simulated.get(source.name))
 
-    def windows(self, n_draws: int) -> Iterator[JobTable]:
-        """Yield the jobs window by window, each of `n_draws` draw spans.
+    def windows(self, spans_per_window: int) -> Iterator[JobTable]:
+        """Yield the jobs window by window, each of `spans_per_window` draw spans.
 
-        Jobs are sorted by submission, ties in the order of the streams, and numbered
-        through all windows.
+        Jobs are sorted by submission, with ties in the order of the streams, and
+        numbered through all windows.
         """
         first_class = np.cumsum([0, *(len(source.classes) for source in self._sources)])
-        of_streams = [source.draws(n_draws) for source in self._sources]
+        draws = [source.draws(spans_per_window) for source in self._sources]
         n_jobs = 0
-        for _ in range(0, len(draw_spans(self._scenario.clock)), n_draws):
-            lists = [
+        for _ in range(0, len(draw_spans(self._scenario.clock)), spans_per_window):
+            tables = [
                 replace(jobs, class_id=jobs.class_id + first_id)
-                for jobs, first_id in zip(
-                    map(next, of_streams), first_class, strict=False
-                )
+                for jobs, first_id in zip(map(next, draws), first_class, strict=False)
             ]
-            jobs = concat(lists) if lists else JobTable.empty()
+            jobs = concat(tables) if tables else JobTable.empty()
             if (np.diff(jobs.submit_ms) < 0).any():
                 jobs = jobs.take(np.argsort(jobs.submit_ms, kind="stable"))
             n_jobs += len(jobs)
             yield replace(jobs, job_id=np.arange(n_jobs - len(jobs), n_jobs))
-            del jobs, lists  # before the next are drawn
+            del jobs, tables  # frees memory before the next ones are drawn
 
     def synchronous(self, class_id: int) -> SynchronousJobs:
-        """Return the source of a class's synchronous jobs."""
-        source = self._source_of[class_id]
+        """Return the source of the synchronous jobs of a class."""
+        source = self._class_sources[class_id]
         assert isinstance(source, SynchronousJobs)
         return source
 
-    def pieces(self, class_id: int, number: int) -> ProfileSections:
+    def sections(self, class_id: int, number: int) -> ProfileSections:
         """Return the profile sections of a synchronous job, by class and job number."""
-        return self.synchronous(class_id).pieces(number)
+        return self.synchronous(class_id).sections(number)
 
-    def left_out(self) -> dict[str, dict[str, int]]:
-        """Return the counts of logged jobs dropped or changed, by stream and cause."""
+    def dropped_jobs(self) -> dict[str, dict[str, int]]:
+        """Return the numbers of logged jobs dropped or changed.
+
+        The numbers are by stream and cause.
+        """
         specs = self._scenario.streams
         return {
-            of.name: of.counts
-            for of in self._sources
-            if specs[of.name].replay is not None
+            source.name: source.counts
+            for source in self._sources
+            if specs[source.name].replay is not None
         }
 
     def matches(self) -> tuple[StreamMatch, ...]:
-        """Return the derivation of each stream's number of jobs.
+        """Return the job count of each stream, and its match with the target.
 
-        Available after an iteration over all `windows`.
+        The result is available after an iteration over all `windows`.
         """
         return tuple(source.match() for source in self._sources)
 
@@ -153,11 +157,12 @@ class JobStreams:
 def _source(
     spec: JobStream, frame: StreamFrame, builder: LibraryBuilder, inputs: Inputs
 ) -> JobSource:
+    """Return the source of a stream's jobs."""
     if spec.replay is not None:
         from diploee.loads.jobs.replayed import ReplayedJobs
 
         return ReplayedJobs(spec, frame, builder, inputs.logs[frame.name])
-    if frame.asks_log:
+    if frame.uses_logged_estimates:
         raise WorkloadError(
             f"streams.{frame.name}: the scheduler of pool '{frame.pool}' has "
             "estimate: logged, but only jobs of a replay have a log; give estimate: "

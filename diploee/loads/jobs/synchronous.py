@@ -1,10 +1,10 @@
 """Large synchronous training jobs: submissions, run times and power.
 
 The phases of a job are drawn on demand from a random stream named by seed, job stream
-and job number, and are never stored. Iterations are loops of about ten minutes, drawn
-once for each entry of the list and played in random order. All other phases have
-constant power. With power smoothing, a period of training repeats one loop, so that
-power has no step between loops.
+and job number, and are not stored permanently. Iterations are loops of about ten
+minutes, drawn once for each entry of the job list and replayed in random order. All
+other phases have constant power. With power smoothing, a period of training repeats one
+loop, so that power has no step between loops.
 
 See also: docs/models/training.md
 """
@@ -24,7 +24,7 @@ from diploee.base.errors import WorkloadError
 from diploee.base.rng import named_rng
 from diploee.base.tables import Float64Array, Int16Array, Int64Array, concat, repeated
 from diploee.base.units import MS_PER_DAY, MS_PER_S, PROFILE_STEP_MS
-from diploee.loads.jobs.lowering import ProfileSections, cut
+from diploee.loads.jobs.lowering import ProfileSections, split_lengths
 from diploee.loads.jobs.smoothed_phases import FALL, RISE, SLOWEST_PER_S, SmoothedPhases
 from diploee.loads.jobs.source import (
     JobSource,
@@ -58,32 +58,39 @@ from diploee.scenario.synchronous import MAX_LED, SynchronousJob
 from diploee.scenario.times import end_date
 from diploee.schedule.job_table import DRAW_MS, JobTable
 
+# Number of different loops of iterations of each job entry
 N_LOOPS = 3
+# Maximum number of synchronous jobs of a stream
 MAX_JOBS = 100_000
 MIN_ETTR = 0.01
-"""A job that is expected to spend less of its time on progress never gets anywhere."""
+"""Minimum expected fraction of time that is training progress; other jobs are
+refused."""
 
 LAG_STEPS = 10
-"""Steps in which the nodes of a job go over to its next phase."""
+"""Number of steps in which the nodes of a job change to the next phase."""
 
-KEPT = 4
-"""Phases of jobs that are kept, some 10 MB each."""
+MAX_STORED = 4
+"""Number of jobs whose phases are stored at a time, some 10 MB each."""
 
 PHASE_PREFIX = "~synchronous-"
-"""Begins the ids of the profiles that synchronous jobs play, before the phase."""
+"""Start of the profile ids of synchronous jobs, before the phase's name."""
 
+# Provenance text of the profiles of synchronous jobs
 SOURCE = (
     "synthetic iterations of synchronous training by the scenario's keys, not measured"
 )
 
 
-def _phase_profile_id(phase: TrainingPhase, of: str = "") -> str:
-    """Return the id of a phase's profile; training profiles are particular to a job."""
-    return f"{PHASE_PREFIX}{phase.name.lower()}{of}"
+def _phase_profile_id(phase: TrainingPhase, suffix: str = "") -> str:
+    """Return the id of a phase's profile.
+
+    Training profiles are particular to a job, and need a suffix for it.
+    """
+    return f"{PHASE_PREFIX}{phase.name.lower()}{suffix}"
 
 
-class _Kind:
-    """Entry of the list of synchronous jobs, on the pool's nodes, with its profiles."""
+class _JobEntry:
+    """Entry of the list of synchronous jobs, with its nodes and profiles."""
 
     def __init__(
         self,
@@ -98,18 +105,18 @@ class _Kind:
         self.n_gpus = self.n_nodes * frame.node_type.n_gpus
         self.spares = spec.spares(self.n_nodes)
         self.held_nodes = self.n_nodes + self.spares
-        self.period_s = spec.iteration_s(self.n_gpus)
-        # Power of a GPU in each stall with a process on it, in parts of its TDP
+        self.iteration_s = spec.iteration_s(self.n_gpus)
+        # GPU power in each stall with a process on the GPU, as a fraction of TDP
         self.levels = {
             TrainingPhase.CHECKPOINT: spec.checkpoint_level,
             TrainingPhase.HUNG: spec.hung_level,
             TrainingPhase.LOAD: spec.load_level,
         } | ({TrainingPhase.END: spec.load_level} if smoothing is None else {})
-        # Power of a GPU in each loop without smoothing, in parts of its TDP
+        # GPU power in each loop without smoothing, as a fraction of TDP
         self.own_loops = tuple(
             loop_of_iterations(
                 spec,
-                self.period_s,
+                self.iteration_s,
                 named_rng(frame.seed, "synchronous", frame.name, label, "loop", loop),
                 self.n_nodes,
                 frame.node_type.n_gpus,
@@ -121,32 +128,35 @@ class _Kind:
         self.plan = self._plan()
         profiles = [self._loop_profile(loop) for loop in range(N_LOOPS)]
         self.loops = [builder.index_of(profile) for profile in profiles]
-        # Their lengths; one for all without smoothing
+        # Lengths of the loops [ms], equal without smoothing
         self.loop_ms = np.array([profile.duration_ms for profile in profiles])
-        # Profiles of rises and falls into each phase, with smoothing
+        # Profiles of rises and falls into each phase, if smoothed
         self.edges = {
-            (phase, what): builder.index_of(self._edge_profile(phase, what))
+            (phase, kind): builder.index_of(self._edge_profile(phase, kind))
             for phase in (TrainingPhase if self.smoothed is not None else ())
-            if phase != TrainingPhase.REDO  # as TRAIN
-            for what in (RISE, FALL)
+            if phase != TrainingPhase.REDO  # uses those of TRAIN
+            for kind in (RISE, FALL)
         }
 
     def _smoothed(self, smoothing: PowerSmoothing) -> SmoothedPhases:
-        """Return the smoothed phases of the entry's loops."""
+        """Return the smoothed power of the entry's phases."""
         node = self.frame.node_type
         idle = max(node.idle_power_w - cpu_power_w(node), 0) / (
             node.n_gpus * node.gpu_tdp_w
         )
         step_s = PROFILE_STEP_MS / MS_PER_S
-        loops = tuple(smooth_loop(own, step_s, smoothing)[0] for own in self.own_loops)
+        loops = tuple(
+            smooth_loop(unsmoothed, step_s, smoothing)[0]
+            for unsmoothed in self.own_loops
+        )
         rate = min(smoothing.up_per_s, smoothing.down_per_s)
         if rate < SLOWEST_PER_S or any(
-            drawn.size >= MAX_STRETCH * own.size
-            for drawn, own in zip(loops, self.own_loops, strict=True)
+            smoothed.size >= MAX_STRETCH * unsmoothed.size
+            for smoothed, unsmoothed in zip(loops, self.own_loops, strict=True)
         ):
             raise WorkloadError(
                 f"streams.{self.frame.name}.power_smoothing: '{self.label}' with "
-                f"iterations of {self.period_s:.4g} s can't be shown with up_per_s "
+                f"iterations of {self.iteration_s:.4g} s can't be shown with up_per_s "
                 f"{smoothing.up_per_s:g} and down_per_s {smoothing.down_per_s:g}; "
                 f"expected {SLOWEST_PER_S:g} at least, and a job that takes less than "
                 f"{MAX_STRETCH} times as long; raise them"
@@ -154,9 +164,9 @@ class _Kind:
         return SmoothedPhases(smoothing, loops, self.spec.high, idle)
 
     def _waits_ms(self) -> tuple[int, int, int]:
-        """Return the work delayed after a checkpoint, first start or load [ms].
+        """Return the work delayed after a checkpoint, first start and load [ms].
 
-        The delay comes from the limited rise of the GPUs' power.
+        The cause is the limited rise of the GPUs' power.
         """
         spec, smoothed = self.spec, self.smoothed
         if smoothed is None:
@@ -172,13 +182,14 @@ class _Kind:
         )
 
     def _plan(self) -> TrainingPlan:
+        """Return the plan of the entry's training, with its phases' durations."""
         spec, slowdown = self.spec, 1.0
-        # Time of its iterations over that without smoothing
+        # Duration of its iterations relative to that without smoothing
         if self.smoothed is not None:
-            n_own, n_drawn = (
-                sum(map(len, of)) for of in (self.own_loops, self.smoothed.loops)
+            n_unsmoothed, n_smoothed = (
+                sum(map(len, loops)) for loops in (self.own_loops, self.smoothed.loops)
             )
-            slowdown = n_drawn / n_own
+            slowdown = n_smoothed / n_unsmoothed
         interval_s, waits_ms = spec.interval_s(self.n_nodes), self.waits_ms
         return TrainingPlan(
             work_ms=max(_ms(spec.work_s(self.n_gpus) * slowdown), 1),
@@ -188,7 +199,7 @@ class _Kind:
             write_ms=_ms(spec.write_s()) + waits_ms[0],
             start_ms=_ms(spec.start_s),
             warm_up_ms=_ms(spec.warm_up_s) + waits_ms[1],
-            # A phase of some length, to be counted
+            # At least 1 ms, as only phases of positive length are counted
             reschedule_ms=max(_ms(spec.reschedule_s), 1),
             load_ms=_ms(spec.load_s) + waits_ms[2],
             spare_nodes=self.spares,
@@ -219,6 +230,7 @@ class _Kind:
             return went.take(length_ms > 0)
 
         def rng(purpose: str) -> np.random.Generator:
+            """Return the random generator for a purpose."""
             return named_rng(self.frame.seed, *names, purpose)
 
         failures, planned = (
@@ -233,6 +245,7 @@ class _Kind:
         detections = rng("detection")
 
         def detection_ms() -> int:
+            """Draw the time to detect a failure [ms]."""
             factor = math.exp(spec.detection_sigma * detections.standard_normal())
             return max(
                 _ms(min(spec.detection_median_s * factor, MS_PER_DAY / MS_PER_S)), 1
@@ -248,27 +261,35 @@ class _Kind:
         if store is None:
             return None
         medians_ms = (spec.checkpoint_write_s * MS_PER_S, store.slow_s * MS_PER_S)
-        drawn = store_writes(
+        writes_ms = store_writes(
             rng, medians_ms, (store.spread, store.slow_spread), store.change
         )
-        return (write_ms + self.waits_ms[0] for write_ms in drawn)
+        return (write_ms + self.waits_ms[0] for write_ms in writes_ms)
 
     @property
     def period_ms(self) -> int:
         """Length of an iteration, rounded to whole steps of a profile [ms]."""
         return (
-            max(round(self.period_s * MS_PER_S / PROFILE_STEP_MS), 1) * PROFILE_STEP_MS
+            max(round(self.iteration_s * MS_PER_S / PROFILE_STEP_MS), 1)
+            * PROFILE_STEP_MS
         )
 
     def leads_ms(self, phase: Int16Array, length_ms: Int64Array) -> Int64Array:
-        """Return the time at each phase's end with a GPU in the next phase [ms]."""
+        """Return the time at each phase's end with one GPU in the next phase [ms]."""
         lead_ms = _ms(self.spec.lead_s) if self.n_gpus <= MAX_LED else 0
-        trains, writes = phase <= TrainingPhase.REDO, phase == TrainingPhase.CHECKPOINT
-        leads = (trains[:-1] & writes[1:]) | (writes[:-1] & trains[1:])
-        return np.where(np.append(leads, False), np.minimum(lead_ms, length_ms // 2), 0)
+        is_training, is_checkpoint = (
+            phase <= TrainingPhase.REDO,
+            phase == TrainingPhase.CHECKPOINT,
+        )
+        has_lead = (is_training[:-1] & is_checkpoint[1:]) | (
+            is_checkpoint[:-1] & is_training[1:]
+        )
+        return np.where(
+            np.append(has_lead, False), np.minimum(lead_ms, length_ms // 2), 0
+        )
 
     def lags_ms(self, length_ms: Int64Array) -> Int64Array:
-        """Return the time at each phase's start with nodes in the old phase [ms]."""
+        """Return the time at each phase's start with nodes in the last phase [ms]."""
         lags_ms = np.minimum(
             _ms(self.spec.lag_s or 0) if self.n_nodes > 1 else 0, length_ms // 2
         )
@@ -277,54 +298,54 @@ class _Kind:
 
     @cached_property
     def mean_power_w(self) -> Float64Array:
-        """Mean power of all nodes in each phase, also in training [W]."""
-        train = float(np.mean([loop.mean() for loop in self.own_loops]))
+        """Mean power of all nodes in each phase, training included [W]."""
+        training_level = float(np.mean([loop.mean() for loop in self.own_loops]))
         return np.array(
             [
-                self.power_w(train, trains=True)
-                if of <= TrainingPhase.REDO
-                else self.phase_power_w(of)
-                for of in TrainingPhase
+                self.power_w(training_level, is_training=True)
+                if phase <= TrainingPhase.REDO
+                else self.phase_power_w(phase)
+                for phase in TrainingPhase
             ]
         )
 
-    def power_w(self, share: Any, trains: bool = False) -> Any:
-        """Return the power of all nodes for a GPU power in fractions of TDP [W].
+    def power_w(self, share: Any, is_training: bool = False) -> Any:
+        """Return the power of all nodes for a GPU power as a fraction of TDP [W].
 
         The CPUs draw their part of the node's idle power, as in
-        `diploee.profiles.gpu_power_smoothing`, or in training the power given for the
-        job.
+        `diploee.profiles.gpu_power_smoothing`, or in training the power specified for
+        the job.
         """
         node, level = self.frame.node_type, self.spec.cpu_level
         cpus_w = cpu_power_w(node)
-        if trains and level is not None:
+        if is_training and level is not None:
             cpus_w = max(cpus_w, node.n_cpus * node.cpu_tdp_w * level)
-        of_node_w = node.n_gpus * node.gpu_tdp_w * share + cpus_w
-        return self.n_nodes * of_node_w + self.spares * node.idle_power_w
+        node_w = node.n_gpus * node.gpu_tdp_w * share + cpus_w
+        return self.n_nodes * node_w + self.spares * node.idle_power_w
 
     def smoothed_level(self, phase: TrainingPhase) -> float:
-        """Return the smoothed power of a GPU in a non-training phase."""
+        """Return the smoothed GPU power in a phase without training, per TDP."""
         assert self.smoothed is not None
         levels, spec = self.levels, self.smoothed.spec
         return max(levels[phase], spec.floor) if phase in levels else self.smoothed.idle
 
     def phase_power_w(self, phase: TrainingPhase) -> float:
-        """Return the power of all nodes in a non-training phase [W]."""
+        """Return the power of all nodes in a phase without training [W]."""
         if phase in self.levels:
             return float(self.power_w(self.levels[phase]))
         return self.held_nodes * self.frame.node_type.idle_power_w
 
     def _loop_profile(self, loop: int) -> PowerProfile:
         """Return the profile of one loop, for all nodes of the entry."""
-        notes = f"iterations of {self.period_s:.4g} s on {self.n_gpus:,} GPUs in phase"
-        own = shares = self.own_loops[loop]
+        notes = (
+            f"iterations of {self.iteration_s:.4g} s on {self.n_gpus:,} GPUs in phase"
+        )
+        unsmoothed = levels = self.own_loops[loop]
         if self.smoothed is not None:
-            shares, spec = self.smoothed.loops[loop], self.smoothed.spec
-            _, burnt = smooth_loop(own, PROFILE_STEP_MS / MS_PER_S, spec)
-            notes += (
-                "; "
-                f"{smoothing_note(spec, burnt / own.sum(), shares.size / own.size - 1)}"
-            )
+            levels, spec = self.smoothed.loops[loop], self.smoothed.spec
+            _, wasted = smooth_loop(unsmoothed, PROFILE_STEP_MS / MS_PER_S, spec)
+            longer = levels.size / unsmoothed.size - 1
+            notes += f"; {smoothing_note(spec, wasted / unsmoothed.sum(), longer)}"
             waits = [f"{wait_ms / MS_PER_S:g} s" for wait_ms in self.waits_ms]
             notes += (
                 f", and {waits[0]} at each checkpoint, {waits[1]} at the start and "
@@ -333,27 +354,28 @@ class _Kind:
             )
         name = f":{self.frame.name}:{self.label}:{loop + 1}"
         return self._profile(
-            _phase_profile_id(TrainingPhase.TRAIN, name), shares, notes
+            _phase_profile_id(TrainingPhase.TRAIN, name), levels, notes
         )
 
-    def _edge_profile(self, phase: TrainingPhase, what: int) -> PowerProfile:
+    def _edge_profile(self, phase: TrainingPhase, kind: int) -> PowerProfile:
         """Return the profile of a rise or fall into a phase, for all nodes."""
         assert self.smoothed is not None
-        name = f":{self.frame.name}:{self.label}:{'rise' if what == RISE else 'fall'}"
+        name = f":{self.frame.name}:{self.label}:{'rise' if kind == RISE else 'fall'}"
         notes = "ramp of GPU power smoothing"
         profile_id = _phase_profile_id(phase, name)
         return self._profile(
-            profile_id, self.smoothed.edge(what), notes, periodic=False
+            profile_id, self.smoothed.edge(kind), notes, periodic=False
         )
 
     def _profile(
-        self, profile_id: str, shares: Float64Array, notes: str, periodic: bool = True
+        self, profile_id: str, levels: Float64Array, notes: str, periodic: bool = True
     ) -> PowerProfile:
+        """Return a profile from GPU power as a fraction of TDP."""
         frame = self.frame
-        # The levels are of the TDP: `busy_power_factor`, which weights hold, does not
-        # apply.
-        idle_w = self.power_w(0.0, trains=periodic)
-        power_w = idle_w + shares * (self.power_w(1.0) - self.power_w(0.0))
+        # The levels are fractions of TDP, so `busy_power_factor`, which is part of the
+        # weights, is divided out.
+        idle_w = self.power_w(0.0, is_training=periodic)
+        power_w = idle_w + levels * (self.power_w(1.0) - self.power_w(0.0))
         flat = flat_profile(profile_id, SOURCE)
         provenance = replace(
             flat.provenance,
@@ -383,13 +405,13 @@ class SynchronousJobs(JobSource):
         assert spec.synchronous is not None
         super().__init__(spec, frame)
         self.spec = spec.synchronous
-        self._kinds = [
-            _Kind(job, frame, job.label(number), spec.power_smoothing, builder)
+        self._entries = [
+            _JobEntry(job, frame, job.label(number), spec.power_smoothing, builder)
             for number, job in enumerate(self.spec.jobs, 1)
         ]
-        for number, kind in enumerate(self._kinds):
-            mttf_s = kind.spec.mttf_s(kind.n_nodes)
-            if math.isfinite(mttf_s) and (ettr := kind.ettr()) < MIN_ETTR:
+        for number, entry in enumerate(self._entries):
+            mttf_s = entry.spec.mttf_s(entry.n_nodes)
+            if math.isfinite(mttf_s) and (ettr := entry.ettr()) < MIN_ETTR:
                 raise WorkloadError(
                     f"streams.{frame.name}.synchronous.jobs[{number}]: with a failure "
                     f"every {mttf_s:,.3g} s the job would spend {ettr:.2g} of its "
@@ -402,24 +424,24 @@ class SynchronousJobs(JobSource):
             if phase not in (TrainingPhase.TRAIN, TrainingPhase.REDO)
             and (
                 phase != TrainingPhase.END
-                or any(kind.plan.exit_ms for kind in self._kinds)
+                or any(entry.plan.exit_ms for entry in self._entries)
             )
         }
-        n_jobs = len(self._kinds)
+        n_jobs = len(self._entries)
         self.classes = tuple(
             StreamClass(
                 frame.name,
                 JobClass(
-                    workload=kind.label,
-                    n_nodes=kind.held_nodes,
+                    workload=entry.label,
+                    n_nodes=entry.held_nodes,
                     probability=1 / n_jobs,
                     flexibility=spec.flexibility,
                 ),
-                (*kind.loops, *kind.edges.values()),
+                (*entry.loops, *entry.edges.values()),
             )
-            for kind in self._kinds
+            for entry in self._entries
         )
-        self.phases = lru_cache(maxsize=KEPT)(self._phases)
+        self.phases = lru_cache(maxsize=MAX_STORED)(self._phases)
         rows = sorted(self._submissions(), key=lambda row: (row[1], row[0]))
         if not rows:
             raise WorkloadError(
@@ -440,14 +462,15 @@ class SynchronousJobs(JobSource):
         return sum(int(node_ms(jobs, end_ms).sum()) for jobs in self._draws(1)) / end_ms
 
     def _draws(self, n_spans: int) -> Iterator[JobTable]:
-        n_nodes = np.array([kind.held_nodes for kind in self._kinds])
-        loops = np.array([kind.loops[0] for kind in self._kinds])
+        """Yield the submitted jobs of every `n_spans` draw spans."""
+        n_nodes = np.array([job_entry.held_nodes for job_entry in self._entries])
+        loops = np.array([job_entry.loops[0] for job_entry in self._entries])
         factor = self._frame.node_type.busy_power_factor
         for spans in self._frame.batches(n_spans):
             edges_ms = [spans.start * DRAW_MS, spans.stop * DRAW_MS]
             rows = slice(*np.searchsorted(self._submitted[:, 1], edges_ms).tolist())
             number, submit_ms, duration_ms = self._submitted[rows].T
-            entry = (number - 1) % len(self._kinds)
+            entry = (number - 1) % len(self._entries)
             yield self._jobs(
                 submit_ms,
                 n_nodes=n_nodes[entry],
@@ -459,90 +482,99 @@ class SynchronousJobs(JobSource):
             )
 
     def match(self) -> StreamMatch:
-        """Return the number of jobs, including those of the warm-up."""
+        """Return the number of jobs per day, including those of the warm-up."""
         return replace(super().match(), jobs_per_day=self.jobs_per_day)
 
-    def pieces(self, number: int) -> ProfileSections:
+    def sections(self, number: int) -> ProfileSections:
         """Return the profile sections of a job by number, in the job's time.
 
         Jobs are numbered from 1.
         """
-        kind, phases = self._kind(number), self.phases(number)
-        trains = phases.phase <= TrainingPhase.REDO
-        # Work that is done again and work anew adjoin: one stretch of iterations.
-        first = np.flatnonzero(~trains | np.diff(trains, prepend=False))
-        begin_ms = phases.into_ms[first]
+        entry, phases = self._entry(number), self.phases(number)
+        is_training = phases.phase <= TrainingPhase.REDO
+        # Repeated and new work that are adjacent are one period of iterations.
+        first_rows = np.flatnonzero(~is_training | np.diff(is_training, prepend=False))
+        begin_ms = phases.into_ms[first_rows]
         length_ms = np.diff(begin_ms, append=phases.duration_ms)
-        phase, trains = phases.phase[first], trains[first]
+        phase, is_training = phases.phase[first_rows], is_training[first_rows]
         rng = named_rng(self._frame.seed, "synchronous", self.name, number, "loops")
-        if kind.smoothed is not None:
-            pieces = self._smoothed_pieces(kind, phase, begin_ms, length_ms, rng)
+        if entry.smoothed is not None:
+            sections = self._smoothed_sections(entry, phase, begin_ms, length_ms, rng)
         else:
-            pieces = self._plain_pieces(kind, phase, begin_ms, length_ms, rng)
-        if kind.spec.run_spread:
-            run = named_rng(self._frame.seed, "synchronous", self.name, number, "run")
-            drawn = np.clip(run.standard_normal(), -MAX_SIGMAS, MAX_SIGMAS)
-            pieces = replace(
-                pieces, weight=pieces.weight * (1 + kind.spec.run_spread * drawn)
+            sections = self._plain_sections(entry, phase, begin_ms, length_ms, rng)
+        if entry.spec.run_spread:
+            rng_of_run = named_rng(
+                self._frame.seed, "synchronous", self.name, number, "run"
             )
-        return pieces
+            normal = np.clip(rng_of_run.standard_normal(), -MAX_SIGMAS, MAX_SIGMAS)
+            sections = replace(
+                sections, weight=sections.weight * (1 + entry.spec.run_spread * normal)
+            )
+        return sections
 
-    def _plain_pieces(
+    def _plain_sections(
         self,
-        kind: _Kind,
+        entry: _JobEntry,
         phase: Int16Array,
         begin_ms: Int64Array,
         length_ms: Int64Array,
         rng: np.random.Generator,
     ) -> ProfileSections:
         """Return the profile sections of phases without power smoothing."""
-        leads_ms = kind.leads_ms(phase, length_ms)
-        of, leads = repeated(1 + (leads_ms > 0))
-        rest_ms = length_ms - leads_ms
-        power_w = kind.mean_power_w[phase]
-        behind = np.divide(
+        leads_ms = entry.leads_ms(phase, length_ms)
+        phase_row, is_lead = repeated(1 + (leads_ms > 0))
+        main_ms = length_ms - leads_ms
+        power_w = entry.mean_power_w[phase]
+        next_ratio = np.divide(
             np.roll(power_w, -1), power_w, out=np.ones(phase.size), where=power_w > 0
         )
-        factor = np.where(leads, 1 + (behind[of] - 1) / kind.n_gpus, 1.0)
-        trains = phase[of] <= TrainingPhase.REDO
-        row, into_ms, piece_ms = cut(
-            np.where(leads, leads_ms[of], rest_ms[of]),
-            np.where(trains, kind.loop_ms[0], FLAT_DURATION_MS),
+        factor = np.where(is_lead, 1 + (next_ratio[phase_row] - 1) / entry.n_gpus, 1.0)
+        is_training = phase[phase_row] <= TrainingPhase.REDO
+        row, into_ms, section_ms = split_lengths(
+            np.where(is_lead, leads_ms[phase_row], main_ms[phase_row]),
+            np.where(is_training, entry.loop_ms[0], FLAT_DURATION_MS),
         )
-        loop, of_phase = rng.integers(len(kind.loops), size=row.size), phase[of][row]
-        profile_id = np.array(kind.loops)[loop]
+        loop, section_phase = (
+            rng.integers(len(entry.loops), size=row.size),
+            phase[phase_row][row],
+        )
+        profile_id = np.array(entry.loops)[loop]
         weight = np.full(row.size, self._frame.node_type.busy_power_factor)
-        for flat, flat_id in self._phase_ids.items():
-            rows = of_phase == flat
+        for flat_phase, flat_id in self._phase_ids.items():
+            rows = section_phase == flat_phase
             profile_id[rows] = flat_id
-            weight[rows] = kind.phase_power_w(flat) / FLAT_POWER_W
+            weight[rows] = entry.phase_power_w(flat_phase) / FLAT_POWER_W
         offset_ms = np.zeros(row.size, dtype=np.int64)
-        # Else stretches of one length would repeat its beginning
-        if kind.spec.noise is not None:
-            room = (
-                np.where(trains[row], kind.loop_ms[0] - piece_ms, 0) // kind.period_ms
+        # Random offsets, as periods of equal length would repeat the loop's start
+        if entry.spec.noise is not None:
+            n_spare_iterations = (
+                np.where(is_training[row], entry.loop_ms[0] - section_ms, 0)
+                // entry.period_ms
             )
-            offset_ms = rng.integers(room + 1) * kind.period_ms
-        pieces = ProfileSections(
+            offset_ms = rng.integers(n_spare_iterations + 1) * entry.period_ms
+        sections = ProfileSections(
             job=np.zeros_like(row),
-            into_ms=(begin_ms[of] + np.where(leads, rest_ms[of], 0))[row] + into_ms,
-            length_ms=piece_ms,
+            into_ms=(begin_ms[phase_row] + np.where(is_lead, main_ms[phase_row], 0))[
+                row
+            ]
+            + into_ms,
+            length_ms=section_ms,
             profile_id=profile_id,
             offset_ms=offset_ms,
             weight=weight * factor[row],
         )
-        lags_ms = kind.lags_ms(length_ms)
+        lags_ms = entry.lags_ms(length_ms)
         if not lags_ms.any():
-            return pieces
-        loop[~trains[row]] = -1
-        return self._lagged(
-            kind, pieces, loop, np.searchsorted(pieces.into_ms, begin_ms), lags_ms
+            return sections
+        loop[~is_training[row]] = -1
+        return self._with_lags(
+            entry, sections, loop, np.searchsorted(sections.into_ms, begin_ms), lags_ms
         )
 
-    def _lagged(
+    def _with_lags(
         self,
-        kind: _Kind,
-        pieces: ProfileSections,
+        entry: _JobEntry,
+        sections: ProfileSections,
         loop: Int64Array,
         first: Int64Array,
         lags_ms: Int64Array,
@@ -553,44 +585,50 @@ class SynchronousJobs(JobSource):
         first section of each phase.
         """
         first, lags_ms = first[lags_ms > 0], lags_ms[lags_ms > 0]
-        loops = np.stack(kind.own_loops)
+        loops = np.stack(entry.own_loops)
 
         def power_w(row: Int64Array, into_ms: Int64Array) -> Float64Array:
             """Return the power of sections at a time into each section [W]."""
-            step = (pieces.offset_ms[row] + into_ms) // PROFILE_STEP_MS % loops.shape[1]
-            trains_w = kind.power_w(loops[loop[row], step], trains=True)
-            return np.where(loop[row] < 0, pieces.weight[row] * FLAT_POWER_W, trains_w)
+            step = (
+                (sections.offset_ms[row] + into_ms) // PROFILE_STEP_MS % loops.shape[1]
+            )
+            training_w = entry.power_w(loops[loop[row], step], is_training=True)
+            return np.where(
+                loop[row] < 0, sections.weight[row] * FLAT_POWER_W, training_w
+            )
 
-        before_w = power_w(first - 1, pieces.length_ms[first - 1] - 1)
+        before_w = power_w(first - 1, sections.length_ms[first - 1] - 1)
         change_w = power_w(first, lags_ms) - before_w
-        of, nth = repeated(np.full(first.size, LAG_STEPS))
-        into_ms = np.stack([nth, nth + 1]) * lags_ms[of] // LAG_STEPS
+        lag_row, step_index = repeated(np.full(first.size, LAG_STEPS))
+        into_ms = np.stack([step_index, step_index + 1]) * lags_ms[lag_row] // LAG_STEPS
         steps = ProfileSections(
-            job=np.zeros_like(of),
-            into_ms=pieces.into_ms[first][of] + into_ms[0],
+            job=np.zeros_like(lag_row),
+            into_ms=sections.into_ms[first][lag_row] + into_ms[0],
             length_ms=into_ms[1] - into_ms[0],
-            # Flat
-            profile_id=pieces.profile_id[np.where(loop[first] < 0, first, first - 1)][
-                of
+            # Profile of constant power
+            profile_id=sections.profile_id[np.where(loop[first] < 0, first, first - 1)][
+                lag_row
             ],
-            offset_ms=np.zeros_like(of),
-            weight=(before_w[of] + (nth + 0.5) / LAG_STEPS * change_w[of])
+            offset_ms=np.zeros_like(lag_row),
+            weight=(
+                before_w[lag_row] + (step_index + 0.5) / LAG_STEPS * change_w[lag_row]
+            )
             / FLAT_POWER_W,
         )
-        late_ms = np.zeros(len(pieces), dtype=np.int64)
-        late_ms[first] = lags_ms
+        shift_ms = np.zeros(len(sections), dtype=np.int64)
+        shift_ms[first] = lags_ms
         rest = replace(
-            pieces,
-            into_ms=pieces.into_ms + late_ms,
-            offset_ms=pieces.offset_ms + late_ms,
-            length_ms=pieces.length_ms - late_ms,
+            sections,
+            into_ms=sections.into_ms + shift_ms,
+            offset_ms=sections.offset_ms + shift_ms,
+            length_ms=sections.length_ms - shift_ms,
         )
-        both = concat([rest.take(rest.length_ms > 0), steps])
-        return both.take(np.argsort(both.into_ms, kind="stable"))
+        result = concat([rest.take(rest.length_ms > 0), steps])
+        return result.take(np.argsort(result.into_ms, kind="stable"))
 
-    def _smoothed_pieces(
+    def _smoothed_sections(
         self,
-        kind: _Kind,
+        entry: _JobEntry,
         phase: Int16Array,
         begin_ms: Int64Array,
         length_ms: Int64Array,
@@ -598,55 +636,61 @@ class SynchronousJobs(JobSource):
     ) -> ProfileSections:
         """Return the profile sections of phases with power smoothing.
 
-        All training phases are `Phase.TRAIN` or `Phase.REDO`.
+        Adjacent training phases have been merged.
         """
-        smoothed, trains = kind.smoothed, phase <= TrainingPhase.REDO
+        smoothed, is_training = entry.smoothed, phase <= TrainingPhase.REDO
         assert smoothed is not None
-        # Work that waits for the rise is a part of the stall before: it begins so much
-        # sooner.
-        write_ms, warm_up_ms, load_ms = kind.waits_ms
+        # The delay of work by the rise is part of the stall before: training, with its
+        # rise, begins earlier by this time.
+        write_ms, warm_up_ms, load_ms = entry.waits_ms
         wait_ms = np.where(phase == TrainingPhase.CHECKPOINT, write_ms, load_ms)
         wait_ms[0] = warm_up_ms
-        wait_ms = np.where(trains[1:], np.minimum(wait_ms, length_ms)[:-1], 0)
+        wait_ms = np.where(is_training[1:], np.minimum(wait_ms, length_ms)[:-1], 0)
         begin_ms = begin_ms - np.append(0, wait_ms)
         length_ms = length_ms + np.append(0, wait_ms) - np.append(wait_ms, 0)
-        level = np.array([kind.smoothed_level(of) for of in TrainingPhase])[phase]
-        loop = np.where(trains, rng.integers(len(kind.loops), size=phase.size), -1)
+        level = np.array(
+            [entry.smoothed_level(any_phase) for any_phase in TrainingPhase]
+        )[phase]
+        loop = np.where(
+            is_training, rng.integers(len(entry.loops), size=phase.size), -1
+        )
         spans = smoothed.spans(begin_ms, length_ms, level, loop)
-        edges = (spans.what == RISE) | (spans.what == FALL)
-        of_phase, loop = phase[spans.phase], loop[spans.phase]
-        plays_loop = (loop >= 0) & ~edges
-        whole_ms = np.where(edges, spans.length_ms, FLAT_DURATION_MS)
-        whole_ms[plays_loop] = kind.loop_ms[loop[plays_loop]]
-        profile_id = np.array(kind.loops)[loop]
+        is_edge = (spans.kind == RISE) | (spans.kind == FALL)
+        span_phase, loop = phase[spans.phase], loop[spans.phase]
+        is_loop = (loop >= 0) & ~is_edge
+        max_section_ms = np.where(is_edge, spans.length_ms, FLAT_DURATION_MS)
+        max_section_ms[is_loop] = entry.loop_ms[loop[is_loop]]
+        profile_id = np.array(entry.loops)[loop]
         weight = np.full(len(spans), self._frame.node_type.busy_power_factor)
-        for each, flat_id in self._phase_ids.items():
-            rows = (of_phase == each) & ~edges
+        for flat_phase, flat_id in self._phase_ids.items():
+            rows = (span_phase == flat_phase) & ~is_edge
             profile_id[rows] = flat_id
             weight[rows] = [
-                kind.power_w(share) / FLAT_POWER_W for share in spans.level[rows]
+                entry.power_w(share) / FLAT_POWER_W for share in spans.level[rows]
             ]
-        of_phase = np.where(loop < 0, of_phase, TrainingPhase.TRAIN)
-        for (into, what), edge_id in kind.edges.items():
-            profile_id[(of_phase == into) & (spans.what == what)] = edge_id
-        row, into_ms, piece_ms = cut(spans.length_ms, whole_ms)
+        span_phase = np.where(loop < 0, span_phase, TrainingPhase.TRAIN)
+        for (target_phase, kind), edge_id in entry.edges.items():
+            profile_id[(span_phase == target_phase) & (spans.kind == kind)] = edge_id
+        row, into_ms, section_ms = split_lengths(spans.length_ms, max_section_ms)
         return ProfileSections(
             job=np.zeros_like(row),
             into_ms=spans.into_ms[row] + into_ms,
-            length_ms=piece_ms,
+            length_ms=section_ms,
             profile_id=profile_id[row],
             weight=weight[row],
             offset_ms=smoothed.edge_offset_ms(spans)[row],
         )
 
-    def _kind(self, number: int) -> _Kind:
-        return self._kinds[(number - 1) % len(self._kinds)]
+    def _entry(self, number: int) -> _JobEntry:
+        """Return the entry of a job by its number."""
+        return self._entries[(number - 1) % len(self._entries)]
 
     def _phases(self, number: int) -> TrainingPhases:
+        """Return the phases of a job by its number, with errors that name its entry."""
         try:
-            return self._kind(number).phases(number)
+            return self._entry(number).phases(number)
         except WorkloadError as error:
-            entry = (number - 1) % len(self._kinds)
+            entry = (number - 1) % len(self._entries)
             raise WorkloadError(
                 f"streams.{self.name}.synchronous.jobs[{entry}]: {error}"
             ) from error
@@ -655,11 +699,11 @@ class SynchronousJobs(JobSource):
         """Yield number, submission time and run time [ms] of each job in the run."""
         clock = self._frame.clock
         number, next_ms = 0, clock.begin_ms
-        while number < len(self._kinds) or (
+        while number < len(self._entries) or (
             self.spec.repeat and next_ms < clock.horizon_ms
         ):
             number += 1
-            spec = self._kind(number).spec
+            spec = self._entry(number).spec
             if spec.submit is not None:
                 next_ms = clock.wall.time_ms(spec.submit)
             elif spec.submit_after is not None:
@@ -685,4 +729,5 @@ class SynchronousJobs(JobSource):
 
 
 def _ms(seconds: float) -> int:
+    """Return seconds as whole milliseconds."""
     return round(seconds * MS_PER_S)

@@ -1,6 +1,6 @@
-"""Capacity of a model instance: its highest rate under a latency cap (Eq. 5).
+"""Capacity of a model instance: its highest request rate under a latency cap (Eq. 5).
 
-Nodes reserved for each service follow from it (Eq. 7).
+The capacities determine the nodes that are reserved for each service (Eq. 7).
 
 See also: docs/models/serving.md
 """
@@ -21,23 +21,24 @@ from diploee.scenario.serving import LatencyMetric, RequestStream, Service
 
 @dataclass(frozen=True)
 class Capacity:
-    """Request rates that one instance of a service takes and completes."""
+    """Request rates that one instance of a service accepts and completes."""
 
-    # Rate that an instance is given at most [1/s], R_max of Eqs. 4-5
+    # Highest rate offered to an instance [1/s], R_max of Eqs. 4-5
     max_request_rate_rps: float
-    completion_rate_rps: float  # rate that an instance completes at most [1/s]
-    # The service's latency cap [s]; None where the rate is given
+    completion_rate_rps: float  # highest rate that an instance completes [1/s]
+    # Latency cap of the service [s]; None if the scenario sets the rate
     latency_limit_s: float | None
-    # What the user should know, such as a cap that the curve never reaches
+    # Warnings for the user, such as a cap that the curve never reaches
     warnings: tuple[str, ...] = ()
     latency_metric: LatencyMetric | None = None  # latency that is capped
 
 
 def max_request_rate_rps(curve: LatencyCurve, limit_s: float) -> float:
-    """Return the highest rate [1/s] that keeps a latency on a curve (Eq. 5).
+    """Return the highest request rate that meets a latency limit [1/s] (Eq. 5).
 
-    It is the highest measured rate where the curve stays below the limit. A limit below
-    the lowest latency is a `WorkloadError` that says which can be met.
+    If the whole curve is below the limit, the result is the highest measured rate. A
+    limit below the lowest latency raises a `WorkloadError` that names the lowest
+    feasible limit.
     """
     rate_rps, latency_s = curve.rate_rps, curve.latency_s
     if limit_s < latency_s[0]:
@@ -56,6 +57,7 @@ def max_request_rate_rps(curve: LatencyCurve, limit_s: float) -> float:
 
 
 def _out_of_reach(curve: LatencyCurve, limit_s: float) -> str:
+    """Return the error message for a latency limit below the lowest latency."""
     lowest_s, measured_s = (
         float(curve.latency_s[0]),
         float(curve.measured_latency_s.min()),
@@ -78,19 +80,22 @@ def _out_of_reach(curve: LatencyCurve, limit_s: float) -> str:
 def service_capacity(
     service: Service, curve: LatencyCurve | None, stream: RequestStream
 ) -> Capacity:
-    """Return the capacity of an instance under the stream's reading of it.
+    """Return the capacity of an instance of a service in a request stream.
 
-    Under `offered` (the paper) R_max is what an instance is given and, with `reject`,
-    what it completes. Under `sustained` R_max is at most the measured throughput. What
-    an instance completes beyond R_max is for the stream's way of overload to say.
+    With `capacity: offered` (the paper), R_max is the highest rate offered to an
+    instance and, with `overload: reject`, also the rate that it completes. With
+    `sustained`, R_max is at most the measured throughput. The rate completed above
+    R_max depends on the stream's `overload`.
     """
     warnings: list[str] = []
-    if (law := service.batch_power_model) is not None:
-        of = ", of mixtures of experts two" if law.active_parameters_b else ""
+    if (model := service.batch_power_model) is not None:
+        experts_text = (
+            ", of mixtures of experts two" if model.active_parameters_b else ""
+        )
         warnings.append(
             "batch_power_model is experimental: energy within 12 % of open traces of "
-            f"vLLM on single nodes{of}, levels of nine in ten; give power_samples of "
-            "your own where you have them"
+            f"vLLM on single nodes{experts_text}, levels of nine in ten; "
+            "give power_samples of your own where you have them"
         )
     limit_s = metric = None
     if service.latency_cap is not None:
@@ -110,14 +115,14 @@ def service_capacity(
     else:
         max_rps = service.max_request_rate_rps
         if curve is not None and max_rps > curve.rate_rps[-1]:
-            beyond = f"max_request_rate_rps {max_rps:g} lies above the highest "
+            lies_above = f"max_request_rate_rps {max_rps:g} lies above the highest "
             if service.logistic is not None:
                 raise WorkloadError(
-                    f"{beyond}rate of the logistic throughput, "
+                    f"{lies_above}rate of the logistic throughput, "
                     f"{curve.rate_rps[-1]:.6g} requests/s; lower it"
                 )
             warnings.append(
-                f"{beyond}measured rate of {curve.rate_rps[-1]:g} requests/s"
+                f"{lies_above}measured rate of {curve.rate_rps[-1]:g} requests/s"
             )
     if curve is not None and (
         curve.falls_far
@@ -139,12 +144,12 @@ def reserved_node_shares(
     nodes_per_instance: Int64Array,
     max_rate_rps: Float64Array,
 ) -> Float64Array:
-    """Return each service's share of the nodes, by the right form of Eq. 7.
+    """Return the fraction of a pool's nodes for each service, by Eq. 7; sum 1.
 
-    They sum to 1. The paper prints N_total * (p_i n_i / R_i) * sum_j (R_j / (p_j n_j)),
-    which does not sum to N_total; meant is ``(p_i n_i / R_i) / sum_j (p_j n_j / R_j)``
-    with the share of the requests p_i, nodes of one instance n_i and its highest
-    request rate R_i.
+    Eq. 7 as printed, N_total * (p_i n_i / R_i) * sum_j (R_j / (p_j n_j)), does not sum
+    to N_total. Used here is ``(p_i n_i / R_i) / sum_j (p_j n_j / R_j)``, with p_i the
+    fraction of requests for the service, n_i the nodes of an instance and R_i the
+    highest request rate of an instance.
     """
     need: Float64Array = probability * nodes_per_instance / max_rate_rps
     total = need.sum()
@@ -156,37 +161,43 @@ def reserve_nodes(
     probability: Sequence[float],
     nodes_per_instance: Sequence[int],
     max_rate_rps: Sequence[float],
-    least: Int64Array | None = None,
+    min_nodes: Int64Array | None = None,
 ) -> Int64Array:
-    """Share out all nodes of a pool in whole instances (Eq. 7).
+    """Allot all nodes of a pool to services in whole instances (Eq. 7).
 
-    Every service gets the whole instances within its share; what is left goes, an
-    instance at a time, to the service furthest below its share among those whose
-    instance still fits. Nodes too few for any instance go to the service furthest below
-    its share and stay idle. `least` is what each service has already and keeps,
-    together no more than `n_nodes`.
+    Each service gets the whole instances within its fraction of the nodes. The
+    remaining nodes are given out one instance at a time, to the service furthest below
+    its fraction among those for which an instance fits. If no instance fits, the last
+    nodes go to the service furthest below its fraction, and are idle. `least` are the
+    nodes that each service already has and keeps; their sum is at most `n_nodes`.
     """
     per_instance = np.asarray(nodes_per_instance, dtype=np.int64)
-    asked = np.asarray(probability, dtype=np.float64)
-    share = reserved_node_shares(
-        asked, per_instance, np.asarray(max_rate_rps, np.float64)
+    probabilities = np.asarray(probability, dtype=np.float64)
+    fraction = reserved_node_shares(
+        probabilities, per_instance, np.asarray(max_rate_rps, np.float64)
     )
-    exact = n_nodes * share
-    # A share that is whole but for rounding counts as whole.
+    exact = n_nodes * fraction
+    # A number of instances that is whole except for rounding counts as whole.
     whole = np.floor(exact / per_instance + 1e-9).astype(np.int64)
     nodes: Int64Array = whole * per_instance
-    if least is not None:
-        # An instance more than its share, as a remainder gave it, may leave others
-        # short.
-        kept = np.maximum(nodes, least)
-        nodes = kept if kept.sum() <= n_nodes else least.copy()
-    wanted = asked > 0 if (asked > 0).any() else np.ones(per_instance.size, dtype=bool)
-    left = n_nodes - int(nodes.sum())
-    while left > 0:
-        fits = wanted & (per_instance <= left)
-        short = np.where(fits if fits.any() else wanted, exact - nodes, -np.inf)
-        service = int(np.argmax(short))
-        given = int(per_instance[service]) if fits.any() else left
-        nodes[service] += given
-        left -= given
+    if min_nodes is not None:
+        # A service may have one more instance than its fraction, from an earlier
+        # remainder; then others may not get theirs.
+        enlarged = np.maximum(nodes, min_nodes)
+        nodes = enlarged if enlarged.sum() <= n_nodes else min_nodes.copy()
+    is_eligible = (
+        probabilities > 0
+        if (probabilities > 0).any()
+        else np.ones(per_instance.size, dtype=bool)
+    )
+    n_left = n_nodes - int(nodes.sum())
+    while n_left > 0:
+        fits = is_eligible & (per_instance <= n_left)
+        missing_nodes = np.where(
+            fits if fits.any() else is_eligible, exact - nodes, -np.inf
+        )
+        service = int(np.argmax(missing_nodes))
+        n_added = int(per_instance[service]) if fits.any() else n_left
+        nodes[service] += n_added
+        n_left -= n_added
     return nodes

@@ -1,4 +1,4 @@
-"""`ServicesLoad`: all services, and their columns at any resolution."""
+"""`ServicesLoad`: the load of all services, and their columns at any resolution."""
 
 from __future__ import annotations
 
@@ -62,31 +62,31 @@ SERVICE_COLUMNS = (
         ),
     ),
 )
-"""Columns that each service adds to the series.
-
-The latency only where the latency curve has it, the backlog only where requests wait.
-"""
+"""Columns of each service in the time series. A service has a latency column if its
+latency curve has the mean end-to-end latency, and a backlog column if requests ever
+wait."""
+# Names of the columns that `_means` computes, in its order
 _MEANS = ("incoming_rps", "served_rps", "unserved_rps", "latency_s")
 
 
 def service_columns(
     plans: Sequence[ServicePlan], t0_ms: int, dt_ms: int, n_steps: int
 ) -> dict[str, Float32Array | Int32Array]:
-    """Return the `SERVICE_COLUMNS` of every service over a run of intervals.
+    """Return the `SERVICE_COLUMNS` of every service over intervals, each of shape (B,).
 
-    Shape (B,). Rates are means over each interval, so that requests are conserved at
-    every resolution; instances and backlog are those at its start.
+    Rates are means over each interval, so that requests are conserved at every
+    resolution. Instances and backlog are the values at the start of each interval.
     """
     edges_ms = t0_ms + np.arange(n_steps + 1, dtype=np.int64) * dt_ms
     columns: dict[str, Float32Array | Int32Array] = {}
     for plan, labels in zip(plans, service_labels(plans), strict=True):
         for service, label in zip(plan.services, labels, strict=True):
-            # Only pieces of this time, of which a year has millions
-            span_ms, has_backlog = edges_ms[[0, -1]], service.served.has_backlog
-            first, last = service.served.edges_ms.searchsorted(span_ms, "right") - 1
-            service = service.pieces(int(first), int(last) + 1)
+            # Only the plan's intervals in this time: a year has millions
+            bounds_ms, has_backlog = edges_ms[[0, -1]], service.served.has_backlog
+            first, last = service.served.edges_ms.searchsorted(bounds_ms, "right") - 1
+            service = service.intervals(int(first), int(last) + 1)
             served, latencies_s = service.served, service.latencies_s
-            piece = np.searchsorted(served.edges_ms, edges_ms, side="right") - 1
+            interval = np.searchsorted(served.edges_ms, edges_ms, side="right") - 1
             waiting = served.backlog_requests > 0
             waits = waiting[:-1] | waiting[1:]
             means = _means(
@@ -98,85 +98,100 @@ def service_columns(
                 latencies_s.get("mean_e2e", np.full(served.rate_rps.size, np.nan)),
                 waits,
                 edges_ms,
-                piece,
+                interval,
             )
             has_latency = "mean_e2e" in latencies_s
             names = [f"{name}.{label}" for name in _MEANS[: 3 + has_latency]]
             columns |= zip(names, means, strict=False)
-            piece = piece[:-1]
-            columns[f"n_instances.{label}"] = served.n_instances[piece].astype(np.int32)
+            interval = interval[:-1]
+            columns[f"n_instances.{label}"] = served.n_instances[interval].astype(
+                np.int32
+            )
             if has_backlog:
-                at_start = np.interp(
+                backlog = np.interp(
                     edges_ms[:-1], served.edges_ms, served.backlog_requests
                 )
-                # What came by then beyond an even rate, where it waits.
-                since_ms, until_ms = (
-                    edges_ms[:-1] - served.edges_ms[piece + end] for end in (0, 1)
+                # Requests that came beyond those of a constant rate, if they wait
+                after_start_ms, before_end_ms = (
+                    edges_ms[:-1] - served.edges_ms[interval + end] for end in (0, 1)
                 )
-                bend = (
-                    service.rise_rps[piece]
-                    * since_ms
-                    * until_ms
-                    / (since_ms - until_ms)
+                curvature_rps = (
+                    service.rise_rps[interval]
+                    * after_start_ms
+                    * before_end_ms
+                    / (after_start_ms - before_end_ms)
                 )
-                at_start += np.where(waits[piece], bend / (2 * MS_PER_S), 0.0)
-                at_start = np.maximum(at_start, 0.0)
-                columns[f"backlog_requests.{label}"] = at_start.astype(np.float32)
+                backlog += np.where(
+                    waits[interval], curvature_rps / (2 * MS_PER_S), 0.0
+                )
+                backlog = np.maximum(backlog, 0.0)
+                columns[f"backlog_requests.{label}"] = backlog.astype(np.float32)
     return columns
 
 
 @njit()
 def _means(
-    piece_edges_ms: Int64Array,
+    plan_edges_ms: Int64Array,
     rate_rps: Float64Array,
     served_rps: Float64Array,
     unserved_rps: Float64Array,
     rise_rps: Float64Array,
     latency_s: Float64Array,
-    waits: BoolArray,
+    has_backlog: BoolArray,
     edges_ms: Int64Array,
-    piece: Int64Array,
+    first_row: Int64Array,
 ) -> Float32Array:
-    """Return means over intervals of the rates and the latency, shape (4, B).
+    """Return the means of rates and latency over intervals, shape (4, B).
 
-    What is offered is a line in each piece of time. What it lies off its mean is
-    served, unless it waits or the piece has unserved requests throughout. Each mean is
-    a sum of its own, so that it has the same bits in whatever run of intervals it is.
-    The latency is the mean over the requests that arrive and are not rejected.
+    The offered rate is a straight line in each interval of the plan. Its deviation from
+    the mean changes the served rate, except if requests wait or if some are rejected
+    throughout the interval. Each mean is computed independently, so that it has the
+    same bits however the intervals are split into blocks. The latency is the mean over
+    all requests that arrive and are not rejected.
     """
     means = np.empty((4, edges_ms.size - 1), dtype=np.float32)
-    for k in range(means.shape[1]):
-        incoming = served = unserved = taken = latency = 0.0
-        for p in range(piece[k], min(piece[k + 1] + 1, rate_rps.size)):
-            begin_ms, end_ms = piece_edges_ms[p], piece_edges_ms[p + 1]
-            from_ms = max(begin_ms, edges_ms[k])
-            until_ms = min(end_ms, edges_ms[k + 1])
-            middle = (from_ms + until_ms - begin_ms - end_ms) / 2 / (end_ms - begin_ms)
-            off, length_ms = rise_rps[p] * middle, until_ms - from_ms
-            incoming += (rate_rps[p] + off) * length_ms
-            beyond = unserved_rps[p] > abs(rise_rps[p]) / 2
-            served += (served_rps[p] + (0.0 if waits[p] or beyond else off)) * length_ms
-            lost = off if beyond and not waits[p] else 0.0
-            unserved += (unserved_rps[p] + lost) * length_ms
-            of_piece = rate_rps[p] - unserved_rps[p]
-            if of_piece > 0:
-                requests = max(of_piece + off - lost, 0.0) * length_ms
-                taken += requests
-                latency += latency_s[p] * requests
-        length_ms = edges_ms[k + 1] - edges_ms[k]
-        means[0, k], means[1, k], means[2, k] = (
+    for interval in range(means.shape[1]):
+        incoming = served = unserved = n_accepted = latency = 0.0
+        for row in range(
+            first_row[interval], min(first_row[interval + 1] + 1, rate_rps.size)
+        ):
+            begin_ms, end_ms = plan_edges_ms[row], plan_edges_ms[row + 1]
+            start_ms = max(begin_ms, edges_ms[interval])
+            stop_ms = min(end_ms, edges_ms[interval + 1])
+            middle = (start_ms + stop_ms - begin_ms - end_ms) / 2 / (end_ms - begin_ms)
+            deviation_rps, length_ms = rise_rps[row] * middle, stop_ms - start_ms
+            incoming += (rate_rps[row] + deviation_rps) * length_ms
+            is_overloaded = unserved_rps[row] > abs(rise_rps[row]) / 2
+            served += (
+                served_rps[row]
+                + (0.0 if has_backlog[row] or is_overloaded else deviation_rps)
+            ) * length_ms
+            rejected_rps = (
+                deviation_rps if is_overloaded and not has_backlog[row] else 0.0
+            )
+            unserved += (unserved_rps[row] + rejected_rps) * length_ms
+            accepted_rps = rate_rps[row] - unserved_rps[row]
+            if accepted_rps > 0:
+                requests = (
+                    max(accepted_rps + deviation_rps - rejected_rps, 0.0) * length_ms
+                )
+                n_accepted += requests
+                latency += latency_s[row] * requests
+        length_ms = edges_ms[interval + 1] - edges_ms[interval]
+        means[0, interval], means[1, interval], means[2, interval] = (
             incoming / length_ms,
             served / length_ms,
             unserved / length_ms,
         )
-        means[3, k] = latency / taken if taken > 0 else np.nan
+        means[3, interval] = latency / n_accepted if n_accepted > 0 else np.nan
     return means
 
 
 class ServicesLoad(InstanceGroupLoad):
-    """The services of all request streams, planned for the run when opened.
+    """Load of the services of all request streams, planned when the run is opened.
 
-    Flexible services answer the scenario's events where they are `answering`.
+    With `answering`, flexible services respond to the demand-response events of the
+    scenario.
     """
 
     columns = SERVICE_COLUMNS
@@ -193,48 +208,48 @@ class ServicesLoad(InstanceGroupLoad):
             scenario.facility,
             scenario.seed,
         )
-        capped = (
+        events_ms = (
             flexibility.spans_ms(scenario.clock) if answering and flexibility else ()
         )
         self.plans: Sequence[ServicePlan] = [
-            ServicePlanner(scenario, name, inputs, capped).plan()
+            ServicePlanner(scenario, name, inputs, events_ms).plan()
             for name in scenario.request_streams
         ]
         profiles: list[PowerProfile] = []
         ac_profiles: dict[int, PowerProfile] = {}
-        banks = list[InstanceGroup]()
+        groups = list[InstanceGroup]()
         self.standby_w = list[float]()
-        """Power of a warm node of each service [W], stream after stream; 0 where they
-        are cold."""
+        """Power of a node in warm standby, for each service of all streams [W]; 0 if
+        its standby is not warm."""
         for plan in self.plans:
             node = facility.node_type_of(plan.pool)
             for service in plan.services:
-                curve = inputs.curves[plan.stream, service.name].power
-                for bank, own, of_ac in ServiceInstanceGroups(
-                    plan, service, curve, node, seed
+                power_curve = inputs.curves[plan.stream, service.name].power
+                for group, group_profiles, group_ac_profiles in ServiceInstanceGroups(
+                    plan, service, power_curve, node, seed
                 ):
                     first = len(library) + len(profiles)
-                    profile_id = (bank.profile_id + first).astype(np.int32)
-                    ac_profiles.update(enumerate(of_ac, first))
-                    banks.append(replace(bank, profile_id=profile_id, of=service))
-                    profiles += own
+                    profile_id = (group.profile_id + first).astype(np.int32)
+                    ac_profiles.update(enumerate(group_ac_profiles, first))
+                    groups.append(replace(group, profile_id=profile_id, source=service))
+                    profiles += group_profiles
                 self.standby_w.append(
                     (node.warm_power_w if service.warm else None) or 0.0
                 )
-        super().__init__(banks, library.extended(profiles), ac_profiles)
+        super().__init__(groups, library.extended(profiles), ac_profiles)
 
     @property
-    def bend(self) -> bool:
-        """Whether an event changes what any service does."""
+    def responds_to_events(self) -> bool:
+        """Whether an event changes the operation of any service."""
         return any(
             service.cap is not None for plan in self.plans for service in plan.services
         )
 
     def values(self, block: Block) -> Values:
-        """Return request rates, instances and backlog of each service over a block."""
+        """Return the `SERVICE_COLUMNS` of all services over a block."""
         return service_columns(self.plans, block.t0_ms, block.dt_ms, len(block))
 
     def metrics(self, pool: str | None = None) -> dict[str, Any]:
-        """Return the `requests` block of one pool or of all."""
+        """Return the `requests` block of the metrics, for one pool or for all."""
         plans = [plan for plan in self.plans if pool in (None, plan.pool)]
         return {"requests": request_metrics(plans)} if plans else {}

@@ -1,10 +1,10 @@
-"""Power samples of a serving node, from files or a power curve.
+"""Power samples of a serving node, from files or synthesized from a power curve.
 
-The published three-minute samples can't be shipped; their mean and peak are in the
-power curve, and their structure is described: noise, one to three drops of about a
-second, and towards the highest rates a regular dip every 8 s that grows over the run
+The published three-minute samples can't be shipped. Their mean and peak are in the
+power curve, and their shape is described: noise, one to three drops of about 1 s, and
+near the highest rates a regular dip every 8 s that deepens during the sample
 (arXiv:2604.07345, Figure 13, and its data set). Each sample has exactly the mean power
-of the curve, and repeats.
+of the curve, and is periodic.
 
 See also: docs/models/serving.md
 """
@@ -22,17 +22,20 @@ from diploee.loads.services.curves import PowerCurve, PowerSample
 from diploee.profiles.profile import PUBLISHED_NODE
 
 N_SAMPLES = 180 * MS_PER_S // PROFILE_STEP_MS
-"""Samples of three minutes, as measured."""
+"""Number of values in a power sample: three minutes, as in the published data."""
 _PER_S = MS_PER_S // PROFILE_STEP_MS
 
 NOISE_W = (20.0, 60.0)
-"""Range of the noise's standard deviation [W]; within it, it is set by the measured
-peak."""
+"""Range of the standard deviation of the noise [W]; the measured peak sets the
+value."""
+# Maximum number of drops of power in a sample
 MAX_DROPS = 3
+# Range of the node power during a drop [W]
 DROP_TO_W = (800.0, 1900.0)
+# Period of the regular dip [s]
 DIP_EVERY_S = 8
 DIP_W = (200.0, 300.0)
-"""Depth of the regular dip at the highest rate, at the start and the end of a run [W]."""  # noqa: E501
+"""Depth of the regular dip at the highest rate, at a sample's start and end [W]."""
 
 PROVENANCE = replace(
     PUBLISHED_NODE,
@@ -46,7 +49,7 @@ PROVENANCE = replace(
 
 
 def repeating_samples(curve: PowerCurve) -> tuple[PowerSample, ...]:
-    """Return a curve's samples by rising rate, each with its mean power.
+    """Return the samples of a curve by rising rate, each with the curve's mean power.
 
     Parameters
     ----------
@@ -77,18 +80,16 @@ def repeating_samples(curve: PowerCurve) -> tuple[PowerSample, ...]:
 def _sample_w(
     curve: PowerCurve, rate_rps: float, mean_w: float, peak_w: float
 ) -> Float64Array:
-    """Synthesise the repeating sample of one rate."""
+    """Return a synthesized periodic power sample at one request rate [W]."""
     rng = named_rng(0, "profiles", "serving", curve.name, f"{rate_rps:g}")
     noise = average_1s(rng.standard_normal(N_SAMPLES))
     noise /= noise.std()
-    lowered_w = np.maximum(
-        _drops_w(rng, mean_w), _dips_w(rate_rps / curve.rate_rps[-1])
-    )
-    # The highest reading is about the mean, plus what the drops take off it, plus the
+    depth_w = np.maximum(_drops_w(rng, mean_w), _dips_w(rate_rps / curve.rate_rps[-1]))
+    # The peak is about the mean, plus the mean depth of drops and dips, plus the
     # noise.
-    above_w = peak_w - mean_w - lowered_w.mean()
+    above_w = peak_w - mean_w - depth_w.mean()
     noise_w = float(np.clip(above_w / noise.max(), *NOISE_W))
-    shape_w: Float64Array = noise_w * noise - lowered_w
+    shape_w: Float64Array = noise_w * noise - depth_w
     sample_w: Float64Array = np.maximum(mean_w + shape_w - shape_w.mean(), 0.0)
     sample_w *= mean_w / sample_w.mean()
     return sample_w
@@ -106,20 +107,21 @@ def _drops_w(rng: np.random.Generator, mean_w: float) -> Float64Array:
 
 
 def _dips_w(relative_rate: float) -> Float64Array:
-    """Return the regular dip, as depth [W].
+    """Return the regular dip, as depth below the mean [W].
 
-    ASSUMPTION: it sets in at half the highest rate.
+    Assumed: the dip begins at half of the highest rate and grows linearly with the
+    rate.
     """
     time_s = np.arange(N_SAMPLES) / _PER_S
-    grown_w = DIP_W[0] + (DIP_W[1] - DIP_W[0]) * time_s / time_s[-1]
-    inside = (time_s % DIP_EVERY_S) < 1
-    return average_1s(np.where(inside, max(0.0, 2 * relative_rate - 1) * grown_w, 0.0))
+    depth_w = DIP_W[0] + (DIP_W[1] - DIP_W[0]) * time_s / time_s[-1]
+    in_dip = (time_s % DIP_EVERY_S) < 1
+    return average_1s(np.where(in_dip, max(0.0, 2 * relative_rate - 1) * depth_w, 0.0))
 
 
 def average_1s(values: Float64Array) -> Float64Array:
-    """Return the moving average over 1 s, as the driver reports it.
+    """Return the moving average over 1 s of periodic values.
 
-    The sample repeats.
+    The GPU driver reports power with this average.
     """
     wrapped = np.concatenate([values[-_PER_S + 1 :], values])
     return np.convolve(wrapped, np.full(_PER_S, 1 / _PER_S), mode="valid")

@@ -1,4 +1,7 @@
-"""Requests served by one service over time, and its instances' starts and stops.
+"""Requests served by one service over time, and the number of its instances.
+
+Time is divided into intervals: within one, the number of instances is constant and the
+request rate is linear. Arrays of shape (P,) have one value per interval.
 
 See also: docs/models/serving.md
 """
@@ -17,82 +20,86 @@ from diploee.base.tables import BoolArray, Float64Array, Int32Array, Int64Array
 from diploee.base.units import MS_PER_S
 
 ROUNDING = 1e-12
-"""Relative rounding error that does not call for another instance."""
+"""Relative rounding error that requires no further instance."""
 
 MAX_GROUPS = 256
-"""A service of more instances starts and stops them in this number of groups."""
+"""Maximum number of groups in which a service starts and stops its instances."""
 
+# Time of an event that never happens [ms]
 NEVER_MS = np.iinfo(np.int64).max
 
 
 class ScalingRules(NamedTuple):
-    """How one service scales, and what happens to requests above its capacity."""
+    """Rules that scale a service's instances, and handle requests above capacity."""
 
-    max_rate_rps: float  # rate per instance that Eq. 4 scales by [1/s]
-    # Rate that an instance completes at most [1/s]; infinite where it serves all
+    max_rate_rps: float  # rate per instance in Eq. 4 [1/s]
+    # Highest rate that an instance completes [1/s]; infinite if it serves all
     completion_rate_rps: float
-    n_max: int  # most instances, by the reserved nodes
-    n_min: int = 0  # fewest
+    n_max: int  # maximum number of instances on the reserved nodes
+    n_min: int = 0  # minimum number of instances
     startup_ms: int = 0  # time from the start of an instance to its first request
-    cooldown_ms: int = 0  # time from the last need of an instance to its end
-    interval_ms: int = 0  # time between decisions to scale; 0: at once
+    cooldown_ms: int = 0  # time from the last need of an instance to its stop
+    interval_ms: int = 0  # time between scaling decisions; 0: at any time
     phase_ms: int = 0  # time of one of these decisions
-    # What is not served at once waits; Eq. 4 counts what waits in, over this time [s].
-    # 0: nothing waits, what is not served is rejected
+    # Time in which a backlog is to be served [s]: Eq. 4 adds the backlog over this time
+    # to the rate. 0: no backlog, requests above capacity are rejected
     drain_s: float = 0.0
 
     @property
-    def remember(self) -> bool:
-        """Whether instances depend on more than the rate of the moment."""
+    def has_memory(self) -> bool:
+        """Whether the number of instances depends on more than the present rate."""
         return bool(
             self.startup_ms or self.cooldown_ms or self.interval_ms or self.drain_s
         )
 
     def needed(self, rate_rps: Float64Array, n_max: int) -> Float64Array:
-        """Return instances up at rates where these rules remember nothing (Eq. 4)."""
+        """Return the needed instances at rates, for rules without memory (Eq. 4)."""
         whole = np.ceil(rate_rps / self.max_rate_rps * (1 - ROUNDING))
         return np.asarray(np.minimum(np.maximum(whole, self.n_min), n_max))
 
 
 @dataclass(frozen=True, eq=False)
 class ServedRequests:
-    """Instances and served requests of one service, piece by piece of time (P of them).
+    """Instances and served requests of one service over P time intervals.
 
-    Requests are conserved: over the span, backlog at its start + offered =
-    served + unserved + backlog at its end.
+    Requests are conserved over the whole time: backlog at its start + offered = served
+    + unserved + backlog at its end.
     """
 
-    edges_ms: Int64Array  # edges of the pieces [ms], shape (P + 1,)
-    rate_rps: Float64Array  # offered requests, means over each piece [1/s], shape (P,)
-    served_rps: Float64Array  # served requests, likewise
-    unserved_rps: Float64Array  # rejected requests, likewise
-    backlog_requests: Float64Array  # requests that wait at the edges, shape (P + 1,)
+    edges_ms: Int64Array  # edges of the intervals [ms], shape (P + 1,)
+    rate_rps: Float64Array  # mean rate of offered requests [1/s], shape (P,)
+    served_rps: Float64Array  # mean rate of served requests [1/s], shape (P,)
+    unserved_rps: Float64Array  # mean rate of rejected requests [1/s], shape (P,)
+    backlog_requests: Float64Array  # requests waiting at the edges, shape (P + 1,)
     n_instances: Int32Array  # instances that are up, starting ones included
-    n_serving: Int32Array  # those of them that serve
+    n_serving: Int32Array  # instances that are up and serve
 
     @cached_property
     def step_s(self) -> Float64Array:
-        """Length of each piece [s], shape (P,)."""
+        """Length of each interval [s], shape (P,)."""
         return np.diff(self.edges_ms) / MS_PER_S
 
     @cached_property
     def has_backlog(self) -> bool:
-        """Whether requests ever wait."""
+        """Whether requests wait at any time."""
         return bool((self.backlog_requests > 0).any())
 
-    def since(self, time_ms: int) -> ServedRequests:
-        """Return what happens from a time in the span [ms], cutting a piece there."""
+    def from_time(self, time_ms: int) -> ServedRequests:
+        """Return the requests and instances after a time [ms].
+
+        An interval that includes the time is cut there.
+        """
         if self.edges_ms[0] >= time_ms:
             return self
         first = int(np.searchsorted(self.edges_ms, time_ms, side="right")) - 1
-        later = self.pieces(first, self.rate_rps.size)
+        later = self.intervals(first, self.rate_rps.size)
         edges_ms, backlog = later.edges_ms.copy(), later.backlog_requests.copy()
         backlog[0] = np.interp(time_ms, edges_ms[:2], backlog[:2])
         edges_ms[0] = time_ms
         return replace(later, edges_ms=edges_ms, backlog_requests=backlog)
 
-    def pieces(self, first: int, stop: int) -> ServedRequests:
-        """Return the pieces from one to before another."""
+    def intervals(self, first: int, stop: int) -> ServedRequests:
+        """Return the intervals `first` to `stop` - 1."""
         return ServedRequests(
             self.edges_ms[first : stop + 1],
             self.rate_rps[first:stop],
@@ -105,28 +112,29 @@ class ServedRequests:
 
 
 def cut_at_crossings(
-    nodes_ms: Int64Array, rate_rps: Float64Array, max_rate_rps: float, n_max: int
+    times_ms: Int64Array, rate_rps: Float64Array, max_rate_rps: float, n_max: int
 ) -> tuple[Int64Array, Float64Array]:
-    """Cut time where a rate passes a multiple of one instance's (Eq. 4).
+    """Cut time where a rate crosses a multiple of one instance's rate (Eq. 4).
 
-    The rate is linear between its times `nodes_ms`; multiples above `n_max` are no
-    matter. Returns edges [ms], the nodes and the crossings, and the mean rate of each
-    piece between them [1/s]. ASSUMPTION: a large service scales in groups: beyond
-    `MAX_GROUPS` instances the crossings are those of even groups of them.
+    The rate is linear between the times `times_ms`. Multiples above `n_max` are
+    ignored. Returns edges [ms], which are the times `times_ms` and the crossings, and
+    the mean rate of each interval between edges [1/s]. Assumed: instances beyond
+    `MAX_GROUPS` start and stop in groups of equal size, so the crossings are those of
+    multiples of a group's rate.
     """
     n_groups = max(1, min(n_max, MAX_GROUPS))
     group_rps = max_rate_rps * max(1, n_max) / n_groups
-    # Beyond it nothing changes
+    # Levels above this limit cause no crossing
     level = np.minimum(rate_rps / group_rps, n_groups + 2.0)
-    most = int(np.abs(np.diff(np.floor(level))).sum()) + 2 * level.size
-    edges_ms, mean_rps = np.empty(most, dtype=np.int64), np.empty(most)
-    n = _cut(nodes_ms, rate_rps, level, group_rps, n_groups, edges_ms, mean_rps)
+    max_edges = int(np.abs(np.diff(np.floor(level))).sum()) + 2 * level.size
+    edges_ms, mean_rps = np.empty(max_edges, dtype=np.int64), np.empty(max_edges)
+    n = _find_edges(times_ms, rate_rps, level, group_rps, n_groups, edges_ms, mean_rps)
     return edges_ms[: n + 1], mean_rps[:n]
 
 
 @njit()
-def _cut(
-    nodes_ms: Int64Array,
+def _find_edges(
+    times_ms: Int64Array,
     rate_rps: Float64Array,
     level: Float64Array,
     group_rps: float,
@@ -134,24 +142,24 @@ def _cut(
     edges_ms: Int64Array,
     mean_rps: Float64Array,
 ) -> int:
-    """Find the edges, and the mean rate from each to the next.
+    """Fill `edges_ms` and `mean_rps` with the intervals between crossings.
 
-    Return the number of pieces.
+    Returns the number of intervals.
     """
-    n, last_node = -1, nodes_ms.size - 1
-    node_ms, start_rps, slope = nodes_ms[0], 0.0, 0.0  # of the step of the last edge
-    for k in range(nodes_ms.size):
-        at_ms, n_cuts, first, step = nodes_ms[k], 0, 0, 1
+    n, last_point = -1, times_ms.size - 1
+    start_ms, start_rps, slope = times_ms[0], 0.0, 0.0  # line at the last edge
+    for k in range(times_ms.size):
+        edge_ms, n_cuts, first, step = times_ms[k], 0, 0, 1
         rise_rps = length_ms = 0.0
-        if k < last_node:
+        if k < last_point:
             rise_rps, length_ms = (
                 rate_rps[k + 1] - rate_rps[k],
-                float(nodes_ms[k + 1] - at_ms),
+                float(times_ms[k + 1] - edge_ms),
             )
             low, high = level[k], level[k + 1]
             if rise_rps < 0:
                 low, high = high, low
-            # A level that is whole but for rounding is passed by none.
+            # A level that is whole except for rounding is not crossed.
             first = int(np.floor(low * (1 + ROUNDING))) + 1
             last = int(np.ceil(high * (1 - ROUNDING))) - 1
             last = n_groups if last > n_groups else last
@@ -160,21 +168,21 @@ def _cut(
                 first, step = last, -1
         for cut in range(n_cuts + 1 if n_cuts > 0 else 1):
             if cut:
-                share = (
+                fraction = (
                     (first + step * (cut - 1)) * group_rps - rate_rps[k]
                 ) / rise_rps
-                at_ms = nodes_ms[k] + int(np.rint(share * length_ms))
-            # Of equal times the last, of the later step
-            if n < 0 or at_ms > edges_ms[n]:
+                edge_ms = times_ms[k] + int(np.rint(fraction * length_ms))
+            # Of edges at the same time only the last one, of the later step, remains.
+            if n < 0 or edge_ms > edges_ms[n]:
                 if n >= 0:
                     mean_rps[n] = start_rps + slope * (
-                        (edges_ms[n] + at_ms) / 2 - node_ms
+                        (edges_ms[n] + edge_ms) / 2 - start_ms
                     )
                 n += 1
-            edges_ms[n] = at_ms
-            if k < last_node:
-                node_ms, start_rps, slope = (
-                    nodes_ms[k],
+            edges_ms[n] = edge_ms
+            if k < last_point:
+                start_ms, start_rps, slope = (
+                    times_ms[k],
                     rate_rps[k],
                     rise_rps / length_ms,
                 )
@@ -188,23 +196,23 @@ def serve_requests(
     n_max: Int64Array | None = None,
     speed: Float64Array | None = None,
 ) -> ServedRequests:
-    """Scale and serve one service through time (Eqs. 4 and 6).
+    """Simulate the instances and served requests of one service (Eqs. 4 and 6).
 
-    An instance is up while it is needed and for its cool-down time; it serves once it
-    has been up for its start-up time (ASSUMPTION: what is needed at the beginning is up
-    then). Requests above what the serving instances complete are rejected (R_incomplete
-    of Eq. 6), or wait as a fluid, first in first out. What instances lack by rounding
-    alone they serve.
+    An instance is up while it is needed and for the cool-down time after that. It
+    serves after it has been up for its start-up time; assumed: instances needed at the
+    beginning have been up before. Requests above the capacity of the serving instances
+    are rejected (R_incomplete of Eq. 6), or wait in a first-in-first-out queue, modeled
+    as a fluid. Requests above capacity by rounding alone are served.
 
-    `n_max` is the most instances in each piece, nowhere falling, and `speed` what an
-    instance does over what it does by the rules. The pieces given are cut further where
-    instances start or stop or the last request leaves the queue.
+    `n_max` is the maximum number of instances in each given interval and never falls;
+    `speed` is the speed of an instance relative to `rules`. The given intervals are cut
+    further at times when instances start or stop or when the queue becomes empty.
     """
     if n_max is None:
         n_max = np.full(rate_rps.size, rules.n_max)
     if speed is None:
         speed = np.ones(rate_rps.size)
-    rules = rules._replace(  # of whole numbers another kernel would be compiled
+    rules = rules._replace(  # integers would compile another variant of the kernel
         max_rate_rps=float(rules.max_rate_rps),
         completion_rate_rps=float(rules.completion_rate_rps),
         drain_s=float(rules.drain_s),
@@ -215,11 +223,11 @@ def serve_requests(
             np.empty((3, size + 1), dtype=np.int64),
             np.empty((4, size + 1)),
         )
-        # What is needed, and when it ceases to count; what is missing of the most,
-        # likewise: an instance serves once none of the last start-up time was without
-        # it.
+        # Stacks of the needed instances and of those not up, out of the maximum, each
+        # with the times at which a value expires. An instance serves once it has been
+        # up during the whole start-up time.
         needed, absent = np.empty((2, 2, size + 2), dtype=np.int64)
-        n_pieces = _serve(
+        n_pieces = _simulate(
             edges_ms, rate_rps, n_max, speed, rules, needed, absent, whole, amounts
         )
         if n_pieces >= 0:
@@ -230,23 +238,24 @@ def serve_requests(
         times_ms[: n_pieces + 1].copy(),
         rate[:n_pieces].copy(),
         out[:n_pieces].copy(),
-        _kept(lost[:n_pieces]),
-        _kept(waiting[: n_pieces + 1]),
+        _compact_copy(lost[:n_pieces]),
+        _compact_copy(waiting[: n_pieces + 1]),
         up[:n_pieces].astype(np.int32),
         serving[:n_pieces].astype(np.int32),
     )
 
 
-def _kept(values: Float64Array) -> Float64Array:
-    """Return a copy, which takes no memory where all are 0."""
+def _compact_copy(values: Float64Array) -> Float64Array:
+    """Return a copy of values, which takes no memory if all values are 0."""
     return values.copy() if values.any() else np.zeros(values.size)
 
 
 @njit(inline="always")
 def whole_instances(rate_rps: float, max_rate_rps: float, n_max: int) -> int:
-    """Return ``K = min(ceil(R / R_max), N_max)`` (Eq. 4, whole and rounded up).
+    """Return the number of instances for a rate [1/s] (Eq. 4).
 
-    A rate of exactly ``k R_max``, but for rounding, gives ``k``.
+    The number is ``K = min(ceil(R / R_max), N_max)``; a rate of ``k R_max``, within
+    rounding, gives ``k``.
     """
     quotient = rate_rps / max_rate_rps * (1 - ROUNDING)
     return n_max if quotient >= n_max else ceil(quotient)
@@ -254,25 +263,27 @@ def whole_instances(rate_rps: float, max_rate_rps: float, n_max: int) -> int:
 
 @njit(inline="always")
 def _suffice(n_instances: int, rate_rps: float, completion_rate_rps: float) -> bool:
-    """Return whether instances complete a rate, rounded as `whole_instances`.
+    """Return True if instances complete a rate.
 
-    The same expression, so that instances scaled by a rate complete it.
+    The expression is that of `whole_instances`, so the instances that it returns always
+    complete the rate.
     """
     return bool(rate_rps / completion_rate_rps * (1 - ROUNDING) <= n_instances)
 
 
 @njit(inline="always")
-def _keep(
-    value: int, hold_ms: int, now_ms: int, stack: Int64Array, first: int, last: int
+def _push_value(
+    value: int, retain_ms: int, now_ms: int, stack: Int64Array, first: int, last: int
 ) -> tuple[int, int]:
-    """Take a value into a stack of those that still count.
+    """Push a value onto a stack whose first value is the maximum over a time window.
 
-    Return where it begins and ends. Each value counts for `hold_ms` after a smaller one
-    took its place: the stack has values and until when they count. Values fall along it
-    and the times rise, so that the largest of the last `hold_ms` is always the first.
+    Returns the index of the first and of the last value. A value expires `retain_ms`
+    after a smaller one has followed it. The stack contains the unexpired values and
+    their times of expiry: values fall and times rise along it, so that the first value
+    is always the largest of the last `retain_ms`.
     """
     if value < stack[0, last]:
-        stack[1, last] = now_ms + hold_ms
+        stack[1, last] = now_ms + retain_ms
         last += 1
         stack[0, last], stack[1, last] = value, NEVER_MS
     elif value > stack[0, last]:
@@ -287,31 +298,34 @@ def _keep(
 
 
 @njit(inline="always")
-def _served(
+def _serve_interval(
     rate: float,
     serving: int,
-    each_rps: float,
-    waiting: float,
+    instance_rps: float,
+    backlog: float,
     drain_s: float,
     now_ms: int,
     next_ms: int,
 ) -> tuple[int, float, float, float]:
-    """Return a piece's end [ms], rates served and lost [1/s], and the wait."""
-    enough = rate <= 0 or (serving > 0 and _suffice(serving, rate, each_rps))
-    capacity = serving * each_rps if serving > 0 else 0.0
-    if not (drain_s > 0 and (waiting > 0 or not enough)):
-        out = rate if enough else capacity
-        return next_ms, out, rate - out, 0.0
-    if waiting > 0 and rate < capacity:
-        empty_ms = now_ms + int(np.ceil(waiting / (capacity - rate) * 1000.0))
-        next_ms = min(next_ms, max(empty_ms, now_ms + 1))
+    """Return an interval's end [ms], served and rejected rates [1/s] and backlog.
+
+    The backlog is that at the end of the interval.
+    """
+    is_enough = rate <= 0 or (serving > 0 and _suffice(serving, rate, instance_rps))
+    capacity = serving * instance_rps if serving > 0 else 0.0
+    if not (drain_s > 0 and (backlog > 0 or not is_enough)):
+        served_rps = rate if is_enough else capacity
+        return next_ms, served_rps, rate - served_rps, 0.0
+    if backlog > 0 and rate < capacity:
+        empties_ms = now_ms + int(np.ceil(backlog / (capacity - rate) * 1000.0))
+        next_ms = min(next_ms, max(empties_ms, now_ms + 1))
     length_s = (next_ms - now_ms) / 1000.0
-    left = max(0.0, waiting + (rate - capacity) * length_s)
-    return next_ms, rate + (waiting - left) / length_s, 0.0, left
+    end_backlog = max(0.0, backlog + (rate - capacity) * length_s)
+    return next_ms, rate + (backlog - end_backlog) / length_s, 0.0, end_backlog
 
 
 @njit()
-def _serve(
+def _simulate(
     edges_ms: Int64Array,
     rate_rps: Float64Array,
     n_max: Int64Array,
@@ -322,15 +336,17 @@ def _serve(
     whole: Int64Array,
     amounts: Float64Array,
 ) -> int:
-    """Go from event to event.
+    """Fill `whole` and `amounts` with the intervals between events.
 
-    Return the number of pieces, or -1 where they do not fit.
+    Returns the number of intervals, or -1 if the arrays are too short. Rows of `whole`:
+    start [ms], instances up, instances serving. Rows of `amounts`: rates offered,
+    served and rejected [1/s], and backlog at the start.
     """
-    size, n_most = amounts.shape[1] - 1, rules.n_max
+    size, n_installed = amounts.shape[1] - 1, rules.n_max
     needed_first = needed_last = absent_first = absent_last = 0
     needed[1, 0] = absent[1, 0] = NEVER_MS
-    now_ms, step, n_pieces, waiting, wanted = edges_ms[0], 0, 0, 0.0, 0
-    decision_ms, since_ms, arrived = NEVER_MS, now_ms, 0.0
+    now_ms, step, n_pieces, backlog, n_needed = edges_ms[0], 0, 0, 0.0, 0
+    decision_ms, last_decision_ms, n_arrived = NEVER_MS, now_ms, 0.0
     if rules.interval_ms > 0:
         decision_ms = now_ms + (rules.phase_ms - now_ms) % rules.interval_ms
         if decision_ms == now_ms:
@@ -340,49 +356,61 @@ def _serve(
         if n_pieces == size:
             return -1
         rate = rate_rps[step]
-        # Eq. 4, at once or as the mean of the last interval between decisions asks.
-        asked = rate
-        decides = rules.interval_ms == 0 or n_pieces == 0
+        # Eq. 4 with the present rate, or the mean rate since the last decision.
+        scaling_rps = rate
+        is_decision = rules.interval_ms == 0 or n_pieces == 0
         if now_ms == decision_ms:
-            asked = arrived / ((now_ms - since_ms) / 1000.0)
-            arrived, since_ms = 0.0, now_ms
+            scaling_rps = n_arrived / ((now_ms - last_decision_ms) / 1000.0)
+            n_arrived, last_decision_ms = 0.0, now_ms
             decision_ms += rules.interval_ms
-            decides = True
-        if decides:
+            is_decision = True
+        if is_decision:
             if rules.drain_s > 0:
-                asked += waiting / rules.drain_s
-            most, each_rps = n_max[step], rules.max_rate_rps * speed[step]
-            wanted = max(min(rules.n_min, most), whole_instances(asked, each_rps, most))
+                scaling_rps += backlog / rules.drain_s
+            n_limit, scaling_rate_rps = n_max[step], rules.max_rate_rps * speed[step]
+            n_needed = max(
+                min(rules.n_min, n_limit),
+                whole_instances(scaling_rps, scaling_rate_rps, n_limit),
+            )
         if n_pieces == 0:
-            needed[0, 0], absent[0, 0] = wanted, n_most - wanted
-        needed_first, needed_last = _keep(
-            wanted, rules.cooldown_ms, now_ms, needed, needed_first, needed_last
+            needed[0, 0], absent[0, 0] = n_needed, n_installed - n_needed
+        needed_first, needed_last = _push_value(
+            n_needed, rules.cooldown_ms, now_ms, needed, needed_first, needed_last
         )
-        up = needed[0, needed_first]
-        absent_first, absent_last = _keep(
-            n_most - up, rules.startup_ms, now_ms, absent, absent_first, absent_last
+        n_up = needed[0, needed_first]
+        absent_first, absent_last = _push_value(
+            n_installed - n_up,
+            rules.startup_ms,
+            now_ms,
+            absent,
+            absent_first,
+            absent_last,
         )
-        serving = n_most - absent[0, absent_first]
+        n_serving = n_installed - absent[0, absent_first]
         next_ms = min(edges_ms[step + 1], decision_ms)
         next_ms = min(next_ms, needed[1, needed_first], absent[1, absent_first])
-        next_ms, out, lost, left = _served(
+        next_ms, served_rps, rejected_rps, end_backlog = _serve_interval(
             rate,
-            serving,
+            n_serving,
             rules.completion_rate_rps * speed[step],
-            waiting,
+            backlog,
             rules.drain_s,
             now_ms,
             next_ms,
         )
-        whole[0, n_pieces], whole[1, n_pieces], whole[2, n_pieces] = now_ms, up, serving
-        amounts[0, n_pieces], amounts[1, n_pieces] = rate, out
-        amounts[2, n_pieces], amounts[3, n_pieces] = lost, waiting
+        whole[0, n_pieces], whole[1, n_pieces], whole[2, n_pieces] = (
+            now_ms,
+            n_up,
+            n_serving,
+        )
+        amounts[0, n_pieces], amounts[1, n_pieces] = rate, served_rps
+        amounts[2, n_pieces], amounts[3, n_pieces] = rejected_rps, backlog
         n_pieces += 1
-        arrived += rate * ((next_ms - now_ms) / 1000.0)
-        waiting, now_ms = left, next_ms
+        n_arrived += rate * ((next_ms - now_ms) / 1000.0)
+        backlog, now_ms = end_backlog, next_ms
         if now_ms == edges_ms[step + 1]:
             step += 1
-    whole[0, n_pieces], amounts[3, n_pieces] = end_ms, waiting
+    whole[0, n_pieces], amounts[3, n_pieces] = end_ms, backlog
     return n_pieces
 
 
@@ -391,38 +419,43 @@ def fifo_wait_s(
     rate_rps: Float64Array,
     served_rps: Float64Array,
     final_rate_rps: float,
-    at: float = 0.5,
+    fraction: float = 0.5,
 ) -> Float64Array:
-    """Return how long the requests of each step wait in the backlog [s].
+    """Return the waiting time in the queue for the requests of each interval [s].
 
-    First in, first out, as a fluid: the wait of a step is that of its middle request,
-    or that at another part of it, from its arrival until as many requests are served as
-    had arrived. ASSUMPTION: what still waits at the end is served at a final rate, that
-    of all instances.
+    The queue is first in, first out, and modeled as a fluid: a request waits from its
+    arrival until as many requests have been served as had arrived before it. `at`
+    selects the request within each interval: 0 is the first, 0.5 the middle, 1 the
+    last. Assumed: requests that still wait at the end are served at `final_rate_rps`,
+    the rate of all instances.
     """
     step_s = np.diff(edges_s)
     arrived = np.concatenate([[0.0], np.cumsum(rate_rps * step_s)])
     served = np.concatenate([[0.0], np.cumsum(served_rps * step_s)])
     if arrived[-1] == 0:
         return np.zeros(rate_rps.size)
-    left = max(0.0, arrived[-1] - served[-1])
-    leaving_s = np.append(edges_s, edges_s[-1] + left / final_rate_rps)
-    served = np.append(served, served[-1] + left)
-    middle_s = edges_s[:-1] * (1 - at) + edges_s[1:] * at
-    middle = arrived[:-1] * (1 - at) + arrived[1:] * at
-    # Where nothing is served for a while, its later edge is the one at which serving
-    # resumes.
-    rising = np.append(np.diff(served) > 0, True)
-    served_at_s = np.interp(middle, served[rising], leaving_s[rising])
-    # Without a backlog a request is served as it comes, but for rounding.
+    end_backlog = max(0.0, arrived[-1] - served[-1])
+    served_edges_s = np.append(edges_s, edges_s[-1] + end_backlog / final_rate_rps)
+    served = np.append(served, served[-1] + end_backlog)
+    arrival_s = edges_s[:-1] * (1 - fraction) + edges_s[1:] * fraction
+    arrival_number = arrived[:-1] * (1 - fraction) + arrived[1:] * fraction
+    # For a time without service only its end is used, at which service resumes.
+    increases = np.append(np.diff(served) > 0, True)
+    departure_s = np.interp(
+        arrival_number, served[increases], served_edges_s[increases]
+    )
+    # Without a backlog the waiting time is 0; interpolation would give rounding errors.
     wait_s: Float64Array = np.where(
-        _waits(arrived, served), served_at_s - middle_s, 0.0
+        _has_backlog(arrived, served), departure_s - arrival_s, 0.0
     )
     return np.maximum(wait_s, 0.0)
 
 
-def _waits(arrived: Float64Array, served: Float64Array) -> BoolArray:
-    """Return the steps at whose start or end requests wait, beyond rounding."""
+def _has_backlog(arrived: Float64Array, served: Float64Array) -> BoolArray:
+    """Return the intervals with a backlog at their start or end, as a mask.
+
+    A backlog within rounding does not count.
+    """
     n_edges = arrived.size
     waiting = arrived - served[:n_edges] > 1e-9 * max(1.0, float(arrived[-1]))
     return waiting[:-1] | waiting[1:]

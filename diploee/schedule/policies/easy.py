@@ -24,35 +24,36 @@ from diploee.schedule.policy import (
 )
 
 Order = Literal["submission", "sjbf"]
+"""Order in which jobs after the head of the queue are considered."""
 
 
-def backfilled(
+def easy_starts(
     view: ClusterView, queue: Collection[int], order: Order, depth: int | None
 ) -> list[int]:
-    """Return the jobs that EASY starts from a queue in any order (A2).
+    """Return the jobs that EASY starts from a queue in any order [1]_.
 
-    The head that does not fit gets its nodes at `shadow`, when enough of the running
-    jobs are expected to have ended; of what is free then it leaves `extra` nodes.
-    Another job may start if it is expected to end by then, or if it fits into those
-    nodes. A head that is wider than the nodes that stand waits for more to be added;
-    all may pass it.
+    If the head of the queue does not fit, it will start at the shadow time, when enough
+    running jobs are expected to have ended; the nodes free at that time beyond those of
+    the head are the extra nodes. Another job may start if it is expected to end before
+    the shadow time, or if it fits into the extra nodes. If the head needs more nodes
+    than are installed, all others may pass it.
     """
     now_ms, n_nodes, estimate_ms = view.now_ms, view.job_n_nodes, view.job_estimate_ms
     free_nodes = view.free_nodes
-    chosen: list[int] = []
+    started: list[int] = []
     for head in queue:
         if n_nodes[head] > free_nodes:
             break
         free_nodes -= n_nodes[head]
-        chosen.append(head)
-    behind = islice(queue, len(chosen) + 1, depth and len(chosen) + depth)
+        started.append(head)
+    after_head = islice(queue, len(started) + 1, depth and len(started) + depth)
     waiting = (
-        [job for job in behind if n_nodes[job] <= free_nodes] if free_nodes else []
+        [job for job in after_head if n_nodes[job] <= free_nodes] if free_nodes else []
     )
     if not waiting:
-        return chosen
+        return started
     ends = [(end_ms, n_nodes[job]) for job, end_ms in view.running.items()]
-    ends += [(now_ms + estimate_ms[job], n_nodes[job]) for job in chosen]
+    ends += [(now_ms + estimate_ms[job], n_nodes[job]) for job in started]
     shadow_ms, extra_nodes = _shadow(ends, now_ms, free_nodes, n_nodes[head])
     if order == "sjbf":
         waiting.sort(key=lambda job: (estimate_ms[job], job))
@@ -64,19 +65,22 @@ def backfilled(
                 continue
             extra_nodes -= n_nodes[job]
         free_nodes -= n_nodes[job]
-        chosen.append(job)
-    return chosen
+        started.append(job)
+    return started
 
 
 def _shadow(
-    ends: list[tuple[int, int]], now_ms: int, free_nodes: int, wanted: int
+    ends: list[tuple[int, int]], now_ms: int, free_nodes: int, needed: int
 ) -> tuple[int, int]:
-    """Return when `wanted` nodes should be free [ms], and the surplus then."""
+    """Return the shadow time of a job [ms], and the extra nodes then.
+
+    At the shadow time enough nodes for the job are expected to be free.
+    """
     expected = sorted((max(end_ms, now_ms + 1), n_nodes) for end_ms, n_nodes in ends)
     for shadow_ms, ended in groupby(expected, key=lambda end: end[0]):
         free_nodes += sum(n_nodes for _, n_nodes in ended)
-        if free_nodes >= wanted:
-            return shadow_ms, free_nodes - wanted
+        if free_nodes >= needed:
+            return shadow_ms, free_nodes - needed
     return sys.maxsize, 0
 
 
@@ -100,26 +104,26 @@ class EasyBackfill(EstimatingSpec):
     )
 
     def select(self, view: ClusterView) -> Sequence[int]:
-        """Return the jobs from the head that fit, then those that don't delay it."""
-        return backfilled(view, view.queue, self.order, self.depth)
+        """Return the first jobs that fit, then those that don't delay the head."""
+        return easy_starts(view, view.queue, self.order, self.depth)
 
 
 @register_compiled_engine("diploee.schedule.compiled:CompiledQueue")
 class StrictFifo:
-    """First in, first out, where the head blocks the queue."""
+    """First in, first out, in which the head blocks the queue."""
 
     order, depth = "submission", 1
 
     def select(self, view: ClusterView) -> Sequence[int]:
-        """Return the longest run of jobs at the head that fits the free nodes."""
+        """Return the first jobs of the queue up to the first one that does not fit."""
         free_nodes, n_nodes = view.free_nodes, view.job_n_nodes
-        chosen: list[int] = []
+        started: list[int] = []
         for job in view.queue:
             free_nodes -= n_nodes[job]
             if free_nodes < 0:
                 break
-            chosen.append(job)
-        return chosen
+            started.append(job)
+        return started
 
 
 class FifoSpec(SchedulerSpec):
@@ -128,16 +132,17 @@ class FifoSpec(SchedulerSpec):
     kind: Literal["fifo"] = "fifo"
 
     def open(self) -> Policy:
-        """Return the policy itself."""
+        """Return a new policy of this kind."""
         return StrictFifo()
 
 
 @register_compiled_engine("diploee.schedule.compiled:CompiledQueue")
 class ShortestJobFirst(EstimatingSpec):
-    """The shortest estimate first, ties in the order of submission.
+    """Shortest estimate first, ties in the order of submission.
 
-    The head blocks the queue. The mean wait is least where all jobs are equally wide; a
-    short wide head that blocks the others can make it longer than that of FIFO.
+    The head blocks the queue. The mean waiting time is minimal if all jobs have the
+    same number of nodes; a short job with many nodes that blocks the others can make it
+    longer than that of FIFO.
     """
 
     order: ClassVar[str] = "sjf"
@@ -147,9 +152,9 @@ class ShortestJobFirst(EstimatingSpec):
     )
 
     def select(self, view: ClusterView) -> Sequence[int]:
-        """Return the longest run of the shortest jobs that fits the free nodes."""
+        """Return the shortest jobs in order, up to the first one that does not fit."""
         estimate_ms = view.job_estimate_ms
         if not view.free_nodes:
             return []
         ordered = sorted(view.queue, key=lambda job: (estimate_ms[job], job))
-        return backfilled(view, ordered, "submission", self.depth)
+        return easy_starts(view, ordered, "submission", self.depth)

@@ -14,79 +14,79 @@ from typing import Literal
 from diploee.base.model import default, optional
 from diploee.base.units import MS_PER_WEEK
 from diploee.scenario.times import SpanMs
-from diploee.schedule.policies.easy import backfilled
+from diploee.schedule.policies.easy import easy_starts
 from diploee.schedule.policy import ClusterView, EstimatingSpec, Policy
 
 
 class MultifactorPriority:
-    """The queue by ``age a + size n/N + fair_share F + priority c``, then EASY.
+    """Queue ordered by ``age a + size n/N + fair_share F + priority c``, then EASY.
 
-    ``a`` is the wait over `age_max`, 1 at most, ``n/N`` the nodes of a job over those
-    of the pool, ``c`` the priority of its class; ties in the order of submission.
-    ``F = 2^(-U/S)`` of its user: U is the user's part of all node time so far, which
-    decays with `half_life`, S one over the number of users seen [M]. ASSUMPTION: all
-    users have equal shares, and jobs without a user are those of one [J].
+    ``a`` is the waiting time over `age_max`, at most 1; ``n/N`` is the fraction of the
+    pool's nodes that a job needs; ``c`` is the priority of its class. Ties are in the
+    order of submission. ``F = 2^(-U/S)`` is the fair-share factor of the user [1]_: U
+    is the user's fraction of all past node time, which decays with `half_life`, and S
+    is 1 over the number of users so far. Assumed (judgement): all users have equal
+    shares, and jobs without a user are those of a single user.
 
     Parameters
     ----------
     spec : PrioritySpec
-        Weights ``a``, ``n/N``, ``F`` and ``c``, times, and the backfill behind the
-        head.
+        Weights of ``a``, ``n/N``, ``F`` and ``c``, times, and the backfill depth.
     """
 
     def __init__(self, spec: PrioritySpec) -> None:
         self.estimate = spec.estimate
-        # The ends of jobs are the ends of their usage
+        # Usage by a job ends at its end, which requires a call at every end
         self.wants_idle = spec.fair_share > 0
         self._spec = spec
-        # Node ms of each user, decayed to the last decision
+        # Node time of each user, decayed to the last decision [node ms]
         self._used: dict[int, float] = {}
-        self._nodes: dict[int, int] = {}  # that each has had since
-        self._at_ms = 0
+        self._nodes: dict[int, int] = {}  # nodes of each user since the last decision
+        self._at_ms = 0  # time of the last decision [ms]
 
     def select(self, view: ClusterView) -> Sequence[int]:
         """Return the jobs that EASY starts from the queue in the order of priority."""
         spec, now_ms = self._spec, view.now_ms
         shares = self.fair_shares(view) if spec.fair_share else {}
-        submit_ms, user_of = view.job_submit_ms, view.job_user
+        submit_ms, job_user = view.job_submit_ms, view.job_user
 
         def priority(job: int) -> float:
+            """Return the priority of a job."""
             return (
                 spec.age * min((now_ms - submit_ms[job]) / spec.age_max, 1)
                 + spec.size * view.job_n_nodes[job] / view.n_nodes
-                + spec.fair_share * shares.get(user_of[job], 1)
+                + spec.fair_share * shares.get(job_user[job], 1)
                 + (spec.priority * view.priority(job) if spec.priority else 0)
             )
 
         ordered = sorted(view.queue, key=lambda job: (-priority(job), job))
-        chosen = backfilled(view, ordered, "submission", spec.depth)
+        started = easy_starts(view, ordered, "submission", spec.depth)
         if spec.fair_share:
             self._nodes = dict.fromkeys(self._used, 0)
-            for job in (*view.running, *chosen):
-                self._nodes[user_of[job]] += view.job_n_nodes[job]
-        return chosen
+            for job in (*view.running, *started):
+                self._nodes[job_user[job]] += view.job_n_nodes[job]
+        return started
 
     def fair_shares(self, view: ClusterView) -> dict[int, float]:
-        """Bring the usage up to now and return the fair share of each user, 0-1."""
+        """Update the usage to now; return the fair-share factor of each user, 0-1."""
         half_life_ms = self._spec.half_life
-        kept = 0.5 ** ((view.now_ms - self._at_ms) / half_life_ms)
+        decay = 0.5 ** ((view.now_ms - self._at_ms) / half_life_ms)
         self._at_ms = view.now_ms
-        # Nodes held since the last decision, each ms decayed: the integral of 2^(-t /
-        # half-life).
-        fresh_ms = (1 - kept) * half_life_ms / math.log(2)
+        # Decayed time since the last decision: the integral of 2^(-t / half-life)
+        decayed_ms = (1 - decay) * half_life_ms / math.log(2)
         for user, used in self._used.items():
-            self._used[user] = used * kept + self._nodes.get(user, 0) * fresh_ms
+            self._used[user] = used * decay + self._nodes.get(user, 0) * decayed_ms
         for job in view.queue:
             self._used.setdefault(view.job_user[job], 0.0)
-        whole = sum(self._used.values()) or 1.0
+        total = sum(self._used.values()) or 1.0
         n_users = len(self._used)
         return {
-            user: 0.5 ** (used / whole * n_users) for user, used in self._used.items()
+            user: 0.5 ** (used / total * n_users) for user, used in self._used.items()
         }
 
 
 class PrioritySpec(EstimatingSpec):
-    """Multifactor priority: the queue by weighted factors, then EASY backfilling."""
+    """Multifactor priority: queue by weighted factors, then EASY backfilling."""
 
     kind: Literal["priority"] = default(
         "priority",
@@ -123,5 +123,5 @@ class PrioritySpec(EstimatingSpec):
     )
 
     def open(self) -> Policy:
-        """Return the policy itself."""
+        """Return a new policy of this kind."""
         return MultifactorPriority(self)

@@ -304,7 +304,7 @@ def minute_means(scenario: Scenario) -> np.ndarray:
     """Return the relative rate of stream `chat` at the middle of each minute."""
     rates = request_rates(scenario, "chat")
     middle_ms = np.arange(30_000, scenario.horizon_ms, 60_000)
-    return np.interp(middle_ms, rates.nodes_ms, rates.relative_mean)
+    return np.interp(middle_ms, rates.times_ms, rates.relative_mean)
 
 
 def test_the_fragment_loads_and_its_rates_have_the_fitted_hourly_means() -> None:

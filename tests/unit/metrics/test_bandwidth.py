@@ -101,7 +101,7 @@ def test_band_status_follows_the_readings(high_hz, status):
 
 def test_weakest_profile_decides_and_is_named():
     fast, slow = (
-        Readings.of(readings(*of), name)
+        Readings.from_provenance(readings(*of), name)
         for of, name in (((0.1, 0.1), "fast"), ((5.0, 5.0), "slow"))
     )
     assert profile_support([fast]).trusted_hz == 0.91
@@ -114,19 +114,23 @@ def test_weakest_profile_decides_and_is_named():
 
 
 def test_synthetic_profiles_have_no_meter_and_the_resolution_decides():
-    synthetic = Readings.of(flat_profile().provenance, "flat")
+    synthetic = Readings.from_provenance(flat_profile().provenance, "flat")
     support = profile_support([synthetic]).at_resolution(100)
     assert reach_of(support) == (2.5, 4.0, 0.0)
     (entry,) = support.block({"flat": 1.0})["of_profiles"]
     assert (entry["name"], entry["energy_share"]) == ("synthetic, no meter", 1.0)
-    both = profile_support([synthetic, Readings.of(readings(0.1, 1.0), "read")])
+    both = profile_support(
+        [synthetic, Readings.from_provenance(readings(0.1, 1.0), "read")]
+    )
     scope = both.scope(5.0, 4.0)
     assert "to 4 Hz on synthesised detail; means over 1 s ('read') decide" in scope
 
 
 def test_each_limit_has_its_share_of_the_energy():
-    of = [Readings.of(readings(0.1, 1.0), name) for name in "aab"]  # services share
-    of.append(Readings.of(readings(0.1, 0.025), "c"))
+    of = [
+        Readings.from_provenance(readings(0.1, 1.0), name) for name in "aab"
+    ]  # services share
+    of.append(Readings.from_provenance(readings(0.1, 0.025), "c"))
     block = profile_support(of).block({"a": 1.0, "b": 2.0, "c": 1.0, "other": 4.0})
     assert [(e["name"], e["energy_share"]) for e in block["of_profiles"]] == [
         ("readings every 0.1 s fold", 0.125),
@@ -146,7 +150,9 @@ def test_stored_provenance_of_a_meter_is_read_back_as_it_was(tmp_path):
 
 
 def test_readings_that_fold_leave_no_band_and_say_so():
-    support = profile_support([Readings.of(readings(0.1, 0.0), "x")]).at_resolution(100)
+    support = profile_support(
+        [Readings.from_provenance(readings(0.1, 0.0), "x")]
+    ).at_resolution(100)
     reason = "readings every 0.1 s fold ('x'): fast swings show as slow ones"
     assert support.band(0.01) == ("absent", reason)
 

@@ -30,7 +30,7 @@ def costs(
 
 def see(found: FlexibleJobs, own: Schedule, undisturbed: Schedule) -> None:
     found.add(own)
-    found.add(undisturbed, undisturbed=True)
+    found.add(undisturbed, is_baseline=True)
 
 
 def jobs_of(submit_h: list[int], hours: list[int], n_nodes: int = 2) -> JobTable:

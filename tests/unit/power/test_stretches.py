@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from diploee import Run
 from diploee import run as simulate
 from diploee.loads.jobs import StreamClass
-from diploee.loads.jobs.preempted_lowering import lower_runs, with_levels
+from diploee.loads.jobs.preempted_lowering import lower_preempted_jobs, with_levels
 from diploee.profiles.derived import CapLevels, cpu_power_w
 from diploee.scenario import JobClass, Pool
 from diploee.schedule import (
@@ -142,7 +142,7 @@ def test_segments_cover_each_stretch_once_with_its_nodes(seed: int) -> None:
     extended, levels = with_levels(
         library, classes, [node], ["pre_training"], CapLevels()
     )
-    load = lower_runs(found, extended, levels, tiny_scenario().facility)
+    load = lower_preempted_jobs(found, extended, levels, tiny_scenario().facility)
     segments, runs = load.segments, found.runs
     order = np.lexsort((segments.start_ms, load.job))
     segments, of_run = segments.take(order), load.job[order]

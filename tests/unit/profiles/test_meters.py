@@ -187,7 +187,7 @@ def test_restored_readings_have_the_bands_steps_and_mean_of_the_power(
         0.7,
         0.7,
     )
-    support = profile_support([Readings.of(origin, "p")])
+    support = profile_support([Readings.from_provenance(origin, "p")])
     assert (support.trusted_hz, support.flagged_hz) == pytest.approx((0.6, 0.7))
     assert support.scope(1.0, 1.0) == (
         "to 0.7 Hz on restored detail; means over 1.01 s, restored to 0.7 Hz "

@@ -19,7 +19,7 @@ from diploee.facility.base import POWER, REACTIVE
 from diploee.importers.inputs import load_inputs
 from diploee.loads.inputs import Inputs
 from diploee.scenario import Scenario, load_scenario
-from diploee.simulation.prepared import open_stages, settle
+from diploee.simulation.prepared import open_stages, size_site
 from diploee.simulation.size import rated_at_meter_w, resolve_size, scale_scenario
 
 
@@ -98,7 +98,7 @@ def settled(name: str, **values: Any) -> tuple[Scenario, float]:
         name, values={key.replace("__", "."): v for key, v in values.items()}
     )
     inputs = load_inputs(scenario)
-    site, _ = settle(scenario, inputs)
+    site, _ = size_site(scenario, inputs)
     return site, rated_at_meter_w(site, inputs.weather_year)
 
 
@@ -272,12 +272,12 @@ def test_cap_below_the_idle_power_of_the_site_in_its_size_is_refused(
     changes: dict[str, Any] = {
         "flexibility.signals.cap": {"file": "cap.csv", "utc_offset": "+00:00"}
     }
-    settle(*with_inputs(tiny_scenario(changes).with_folder(tmp_path)))
+    size_site(*with_inputs(tiny_scenario(changes).with_folder(tmp_path)))
     changes |= {"facility.size": {"nodes_factor": 3}}
     with pytest.raises(
         InputError, match=r"cap\.csv: a cap of 0\.01 MW, .* the 0\.0144"
     ):
-        settle(*with_inputs(tiny_scenario(changes).with_folder(tmp_path)))
+        size_site(*with_inputs(tiny_scenario(changes).with_folder(tmp_path)))
 
 
 def with_inputs(scenario: Scenario) -> tuple[Scenario, Inputs]:

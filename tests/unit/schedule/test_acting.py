@@ -35,7 +35,7 @@ from diploee.schedule import (
     StrictFifo,
 )
 from diploee.schedule.context import Context
-from diploee.schedule.execution_intervals import KINDS, RESTART, RUN, acted_in_order
+from diploee.schedule.execution_intervals import KINDS, RESTART, RUN, join_windows
 from diploee.schedule.job_table import DRAW_MS, ClassFlexibility, JobPower, JobTable
 from diploee.schedule.policies.easy import EasyBackfill
 from diploee.schedule.policy import EstimateByFactor
@@ -69,7 +69,7 @@ def acted(
         assert isinstance(part, PreemptiveSchedule)
         parts.append(part)
         done = stop
-    return acted_in_order(parts, jobs, horizon_ms)
+    return join_windows(parts, jobs, horizon_ms)
 
 
 def rows(found: PreemptiveSchedule, job: int = 0) -> list[tuple[Any, ...]]:
@@ -465,6 +465,6 @@ def test_a_policy_that_only_starts_gives_the_same_by_decide_and_by_select(
 def test_nodes_that_are_added_are_seen_at_once() -> None:
     standing = {"main": InstalledNodes(2, ((50, 2),))}
     pools = {"main": Pool(node_type="any", n_nodes=4)}
-    cluster = Cluster(pools, 1_000, policies={"main": Planned({})}, standing=standing)
+    cluster = Cluster(pools, 1_000, policies={"main": Planned({})}, installed=standing)
     found = cluster.advance(job_table([0, 0], [2, 2], [500, 500]), 1_000)
     assert found.start_ms.tolist() == [0, 50]

@@ -36,8 +36,8 @@ def phased(changes: dict[str, Any] | None = None) -> Any:
 def starts(
     engine: Engine, standing: InstalledNodes, jobs: Any, horizon_ms: int
 ) -> list[int]:
-    pools = {"p": Pool(node_type="any", n_nodes=max(standing.most, 1))}
-    cluster = Cluster(pools, horizon_ms, engine, standing={"p": standing})
+    pools = {"p": Pool(node_type="any", n_nodes=max(standing.n_at_end, 1))}
+    cluster = Cluster(pools, horizon_ms, engine, installed={"p": standing})
     found = cluster.advance(jobs, horizon_ms)
     start_ms = np.full(len(jobs), NEVER_MS)
     start_ms[found.jobs.job_id] = found.start_ms
@@ -92,7 +92,7 @@ def test_policy_sees_the_nodes_that_stand() -> None:
         100,
         "simpy",
         {"p": Watching()},
-        standing={"p": InstalledNodes(2, ((50, 3),))},
+        installed={"p": InstalledNodes(2, ((50, 3),))},
     )
     cluster.advance(job_table([0, 10, 60], [2, 2, 1], [100, 10, 10]), 100)
     assert seen == [(0, 2, 2), (10, 2, 0), (50, 5, 3), (60, 5, 3)]

@@ -44,7 +44,7 @@ class Racks(InstanceGroupLoad):
         """Make a mistake, in a subclass."""
 
     def with_bank(self, **values: Any) -> None:
-        self.banks = [replace(self.banks[0], **values)]
+        self.groups = [replace(self.groups[0], **values)]
 
     def mean_replicas(self, begin_ms: int, end_ms: int) -> float:
         return float(N_RACKS)
@@ -80,7 +80,7 @@ def sets(name: str, value: Any) -> Callable[[Any], object]:
 
 def banked(name: str, change: Callable[[Any], Any]) -> Callable[[Any], object]:
     """Change a part of the bank."""
-    return lambda load: load.with_bank(**{name: change(getattr(load.banks[0], name))})
+    return lambda load: load.with_bank(**{name: change(getattr(load.groups[0], name))})
 
 
 EXTENDED = "library must be library.extended([...]) of the one that it is opened"
@@ -135,7 +135,9 @@ def test_mistake_in_own_load_gives_one_line_that_names_it(
     tmp_path: Path, mistake: Callable[[Any], object], words: str
 ) -> None:
     wrong = type("Racks", (Racks,), {"change": mistake})
-    with pytest.raises(InputError, match=rf"^(load Racks|Bank):? {re.escape(words)}"):
+    with pytest.raises(
+        InputError, match=rf"^(load Racks|InstanceGroup):? {re.escape(words)}"
+    ):
         run(tmp_path, wrong)
 
 

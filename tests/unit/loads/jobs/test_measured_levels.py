@@ -21,7 +21,7 @@ from diploee.loads.jobs.training_phases import (
     training_phases,
 )
 from diploee.profiles.iterations import loop_of_iterations
-from diploee.scenario.synchronous import DRAWN, SynchronousJob
+from diploee.scenario.synchronous import RANDOM_DURATION_KEYS, SynchronousJob
 
 FLAT = {
     "n_gpus": 8,
@@ -45,7 +45,7 @@ def node_power_w(number: int = 1, **keys: Any) -> np.ndarray:
     """Return the power of the job of a number on its one node, every 0.1 s [W]."""
     keys = FLAT | keys
     if "phases" in keys:
-        keys = {key: keys[key] for key in keys if key not in DRAWN}
+        keys = {key: keys[key] for key in keys if key not in RANDOM_DURATION_KEYS}
     scenario = synchronous_scenario(
         keys,
         n_nodes=1,
@@ -56,7 +56,7 @@ def node_power_w(number: int = 1, **keys: Any) -> np.ndarray:
     builder = LibraryBuilder(tiny_library())
     frame = StreamFrame("pretraining", scenario)
     source = SynchronousJobs(scenario.streams["pretraining"], frame, builder)
-    pieces, library = source.pieces(number), builder.library
+    pieces, library = source.sections(number), builder.library
     at_ms = np.arange(source.phases(number).duration_ms // 100 + 1) * 100
     energy_j = np.zeros(at_ms.size)
     for nth in range(len(pieces)):
@@ -141,11 +141,14 @@ def test_a_job_goes_through_the_phases_that_it_went_through() -> None:
 
 def test_keys_of_drawn_phases_are_no_assumptions_of_a_job_that_has_its_phases() -> None:
     job = SynchronousJob(
-        **{key: FLAT[key] for key in FLAT if key not in DRAWN}, phases=WENT
+        **{key: FLAT[key] for key in FLAT if key not in RANDOM_DURATION_KEYS},
+        phases=WENT,
     )
     names = {key.removeprefix(".") for key, *_ in ranges(job, "", 1.0)}
     assert names == {"duty", "lag_s"}
-    assert not {key.removeprefix(".") for key in assumed_keys(job)} & DRAWN
+    assert (
+        not {key.removeprefix(".") for key in assumed_keys(job)} & RANDOM_DURATION_KEYS
+    )
 
 
 @pytest.mark.parametrize(
@@ -163,7 +166,9 @@ def test_keys_of_drawn_phases_are_no_assumptions_of_a_job_that_has_its_phases() 
 )
 def test_phases_that_can_not_be_are_refused(keys: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
-        SynchronousJob(**{key: FLAT[key] for key in FLAT if key not in DRAWN} | keys)
+        SynchronousJob(
+            **{key: FLAT[key] for key in FLAT if key not in RANDOM_DURATION_KEYS} | keys
+        )
 
 
 def test_stalls_are_of_a_fast_and_a_slow_store() -> None:

@@ -44,8 +44,8 @@ def test_a_span_that_starts_within_an_hour_has_partial_first_and_last_hours() ->
     # 2, 0.
     earlier = rates_of(Calendar(hour_of_day=(3, 1, 2, *[0] * 21)), MONDAY, 3 * MS_PER_H)
     part = earlier.between(2_400_000, 9_600_000)
-    scale = part.of_pieces.sum() / (2 * MS_PER_H)
-    assert rates.at_nodes == pytest.approx(part.at_nodes / scale)
+    scale = part.segment_integrals.sum() / (2 * MS_PER_H)
+    assert rates.point_rates == pytest.approx(part.point_rates / scale)
     assert rates.relative_rate[1] * scale == pytest.approx(1 / 2)
 
 
@@ -113,17 +113,17 @@ def test_every_hour_keeps_the_mean_of_its_weight_and_its_random_factor() -> None
             gamma_factors(0.7, 17_532 * 24 + np.arange(168), np.random.default_rng),
         ),
     ):
-        rates = hourly_rates(spiky(), clock, scatters=scatters)
+        rates = hourly_rates(spiky(), clock, random_factors=scatters)
         expected = weights / weights.mean() * factors
         np.testing.assert_allclose(rates.relative_rate, expected, rtol=1e-12)
-        assert rates.at_nodes.min() == 0
+        assert rates.point_rates.min() == 0
 
 
 def test_rates_do_not_jump_at_the_edge_of_an_hour() -> None:
     for calendar in (spiky(), Calendar(day_of_week=(1, 0, 0, 1, 1, 0.6, 0.5))):
         rates = rates_of(calendar, MONDAY, 14 * 24 * MS_PER_H)
         step = np.abs(np.diff(rates.at(np.arange(0, 14 * 24 * MS_PER_H, 1_000))))
-        assert step.max() < rates.at_nodes.max() / 1_800 * 1.001, (
+        assert step.max() < rates.point_rates.max() / 1_800 * 1.001, (
             "0 to the largest in 30 min"
         )
 
@@ -135,21 +135,23 @@ def test_a_run_that_begins_earlier_has_the_same_rates() -> None:
             datetime(2018, 1, 1, 5, 20), UTC, 168 * MS_PER_H, MS_PER_H, begin_ms
         )
         return hourly_rates(
-            spiky(), clock, scatters=((0.7, 24, np.random.default_rng),)
+            spiky(), clock, random_factors=((0.7, 24, np.random.default_rng),)
         )
 
     alone, earlier = line(0), line(100).between(0, 168 * MS_PER_H)
     assert alone.edges_ms.tolist() == earlier.edges_ms.tolist()
-    np.testing.assert_allclose(alone.at_nodes, earlier.at_nodes, rtol=1e-12)
+    np.testing.assert_allclose(alone.point_rates, earlier.point_rates, rtol=1e-12)
 
 
 def test_rates_step_where_nodes_are_added_and_nowhere_else() -> None:
     clock = RunClock(MONDAY, UTC, 10 * MS_PER_H, MS_PER_H)
     added_ms = 4 * MS_PER_H + 700_000
-    rates = hourly_rates(UNIFORM, clock, standing=InstalledNodes(10, ((added_ms, 30),)))
+    rates = hourly_rates(
+        UNIFORM, clock, installed=InstalledNodes(10, ((added_ms, 30),))
+    )
     at = rates.at(np.array([0, added_ms - 1, added_ms, 10 * MS_PER_H]))
     assert at / at[0] == pytest.approx([1, 1, 4, 4])
-    assert rates.of_pieces.sum() == pytest.approx(clock.horizon_ms)
+    assert rates.segment_integrals.sum() == pytest.approx(clock.horizon_ms)
     before, after = (
         rates.between(0, added_ms),
         rates.between(added_ms, clock.horizon_ms),

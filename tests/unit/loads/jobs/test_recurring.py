@@ -149,7 +149,7 @@ def windows(days: int, n_draws: int) -> Iterator[JobTable]:
         {**data_of({"jobs_per_day": 400}), "duration": f"{days} d"}
     )
     streams = JobStreams(scenario, load_inputs(scenario, tiny_library()))
-    streams.settle({})
+    streams.set_job_counts({})
     return streams.windows(n_draws)
 
 

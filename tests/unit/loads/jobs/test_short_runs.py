@@ -86,7 +86,7 @@ def test_mean_of_a_calendar_is_over_a_warm_up_where_the_run_lacks_a_cycle(
     line = hourly_rates(Calendar(**calendar), clock)
     over = line if whole else line.between(0, clock.horizon_ms)
     length_ms = clock.horizon_ms - (clock.begin_ms if whole else 0)
-    assert over.of_pieces.sum() / length_ms == pytest.approx(1)
+    assert over.segment_integrals.sum() / length_ms == pytest.approx(1)
 
 
 def test_request_rate_is_that_of_warm_up_and_run() -> None:
@@ -94,7 +94,9 @@ def test_request_rate_is_that_of_warm_up_and_run() -> None:
     keys["request_streams.chat.calendar"] = {"day_of_week": WEEKDAYS}
     scenario = serving_scenario(keys)
     line = hourly_rates(scenario.request_streams["chat"].calendar, scenario.clock)
-    assert line.of_pieces.sum() / scenario.clock.simulated_ms == pytest.approx(1)
+    assert line.segment_integrals.sum() / scenario.clock.simulated_ms == pytest.approx(
+        1
+    )
 
 
 def test_work_that_the_warm_up_left_is_warned_of_as_too_much(tmp_path: Path) -> None:

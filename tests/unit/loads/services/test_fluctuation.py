@@ -64,11 +64,11 @@ def minute_means(
     rates: RequestRates, row: int, probability: float, rps: float
 ) -> Float64Array:
     """Return the relative one-minute means of a service's rate."""
-    rate_rps = rates.of_service(row, probability, rps)
-    gaps_ms = np.diff(rates.nodes_ms)
+    rate_rps = rates.service_rate_rps(row, probability, rps)
+    gaps_ms = np.diff(rates.times_ms)
     until = np.append(0.0, np.cumsum((rate_rps[1:] + rate_rps[:-1]) / 2 * gaps_ms))
-    edges_ms = np.arange(0, rates.nodes_ms[-1] + 1, MINUTE_MS)
-    in_minute = np.diff(np.interp(edges_ms, rates.nodes_ms, until))
+    edges_ms = np.arange(0, rates.times_ms[-1] + 1, MINUTE_MS)
+    in_minute = np.diff(np.interp(edges_ms, rates.times_ms, until))
     # Between nodes the cumulative requests are parabolas; over many minutes it makes no
     # odds.
     return in_minute / MINUTE_MS / (probability * rps)
@@ -134,19 +134,20 @@ def test_every_week_is_new() -> None:
 def test_shorter_run_meets_the_same_fluctuation() -> None:
     spec = {"relative_std": 0.1}
     long, short = flat_rates(spec), flat_rates(spec, duration="30 h")
-    inside = long.nodes_ms < 24 * 3_600_000
-    same = short.nodes_ms < 24 * 3_600_000
-    assert np.array_equal(long.nodes_ms[inside], short.nodes_ms[same])
+    inside = long.times_ms < 24 * 3_600_000
+    same = short.times_ms < 24 * 3_600_000
+    assert np.array_equal(long.times_ms[inside], short.times_ms[same])
     found = [
-        r.of_service(0, 0.5, 1e4)[mask] for r, mask in ((long, inside), (short, same))
+        r.service_rate_rps(0, 0.5, 1e4)[mask]
+        for r, mask in ((long, inside), (short, same))
     ]
     assert found[0] == pytest.approx(found[1], rel=1e-12)
 
 
 def test_rates_are_positive_however_large_the_fluctuation() -> None:
     rates = flat_rates({"relative_std": 3.0}, duration="2 d")
-    assert (rates.of_service(0, 0.5, 10) > 0).all()
-    assert np.isfinite(rates.of_service(0, 0.5, 1e-320)).all()
+    assert (rates.service_rate_rps(0, 0.5, 10) > 0).all()
+    assert np.isfinite(rates.service_rate_rps(0, 0.5, 1e-320)).all()
 
 
 def test_former_jitter_is_read_as_a_fluctuation_but_not_beside_one() -> None:
@@ -171,7 +172,7 @@ def test_weights_on_a_line_give_rates_on_that_line() -> None:
     rates = request_rates(
         serving_scenario({CALENDAR: {"hour_of_day": list(range(1, 25))}}), "chat"
     )
-    hour = rates.nodes_ms / HOUR_MS
+    hour = rates.times_ms / HOUR_MS
     inside = (hour > 1) & (hour < 23)
     ramp = hour + 0.5  # hour h has mean h + 1, h + 0.5 hours into the day
     ratio = (rates.relative_mean / ramp)[inside]
@@ -201,7 +202,7 @@ def test_minutes_about_a_bend_of_the_calendar_have_their_own_mean(
     rates = request_rates(scenario, "chat")
     times_ms = np.arange(86_400) * 1_000 + 500
     found = (
-        np.interp(times_ms, rates.nodes_ms, rates.of_service(0, 1.0, rate_rps))
+        np.interp(times_ms, rates.times_ms, rates.service_rate_rps(0, 1.0, rate_rps))
         / rate_rps
     )
     expected = minutes / minutes.mean()
@@ -210,7 +211,9 @@ def test_minutes_about_a_bend_of_the_calendar_have_their_own_mean(
 
 
 def test_nodes_lie_on_no_clock() -> None:
-    drawn_ms = request_rates(serving_scenario({"duration": "14 d"}), "chat").drawn_ms
+    drawn_ms = request_rates(
+        serving_scenario({"duration": "14 d"}), "chat"
+    ).sample_times_ms
     assert drawn_ms is not None
     into_minute = drawn_ms[1:-1] % MINUTE_MS // 6_000
     counts = np.bincount(into_minute, minlength=10)

@@ -189,7 +189,9 @@ def test_no_more_is_claimed_than_coarse_samples_hold(tmp_path: Path) -> None:
         in warning
     )
     assert run.metrics["grid"]["bandwidth"]["averaging_window_s"] == 5.0
-    assert {of.reach.flagged_hz for of in recorded_readings(run.manifest)} == {0.05}
+    assert {of.resolvable.flagged_hz for of in recorded_readings(run.manifest)} == {
+        0.05
+    }
 
 
 def test_another_sample_is_another_run(tmp_path: Path, samples: dict[int, str]) -> None:

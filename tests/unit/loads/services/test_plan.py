@@ -190,12 +190,12 @@ def test_offered_rate_is_the_mean_of_its_line_at_any_resolution() -> None:
         row
     ].probability
     assert probability is not None
-    line = rates.of_service(row, probability, 300)
+    line = rates.service_rate_rps(row, probability, 300)
     for dt_ms in (100, 5_000):
         found = service_columns([plan], 0, dt_ms, 3_600_000 // dt_ms)[
             "incoming_rps.coding"
         ]
-        at = np.interp(np.arange(0, 3_600_001, 100), rates.nodes_ms, line)
+        at = np.interp(np.arange(0, 3_600_001, 100), rates.times_ms, line)
         means = ((at[1:] + at[:-1]) / 2).reshape(-1, dt_ms // 100).mean(axis=1)
         np.testing.assert_allclose(found, means, rtol=1e-3)
     assert np.count_nonzero(np.diff(found) == 0) < 0.01 * found.size

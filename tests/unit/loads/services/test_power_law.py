@@ -23,7 +23,7 @@ from diploee.loads.services.batch_power_model import (
     served_profile,
 )
 from diploee.loads.services.curves import PowerCurve
-from diploee.loads.services.instance_groups import bank_sums_w
+from diploee.loads.services.instance_groups import instance_sums_w
 from diploee.loads.services.samples import repeating_samples
 from diploee.profiles import ProfileLibrary
 from diploee.scenario.serving import BatchPowerModel
@@ -138,7 +138,7 @@ def test_noise_of_instances_grows_with_the_root_of_their_number() -> None:
     rng = np.random.default_rng(0)
     sums_w = np.stack(
         [
-            bank_sums_w(sample_w, rng.integers(0, sample_w.size, 4), [4])[0]
+            instance_sums_w(sample_w, rng.integers(0, sample_w.size, 4), [4])[0]
             for _ in range(200)
         ]
     )

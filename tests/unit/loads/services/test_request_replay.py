@@ -101,7 +101,7 @@ def test_a_trace_format_from_outside_is_recognised_by_its_content_or_named(
 
 def test_a_trace_has_no_step_on_the_minute(trace: Path) -> None:
     rates = request_rates(scenario_of(trace.parent), "chat")
-    assert rates.nodes_ms.size > 2 * 24 * 60
+    assert rates.times_ms.size > 2 * 24 * 60
     # Where the trace's rate trebles from one minute to the next it does so within both
     # of them.
     assert np.abs(np.diff(rates.relative_mean)).max() < 0.75 * np.ptp(

@@ -48,9 +48,9 @@ def phased(changes: dict[str, Any] | None = None) -> Scenario:
 
 def test_requests_are_made_in_proportion_to_the_nodes_that_stand() -> None:
     rates = request_rates(phased({f"{CHAT}.calendar": None}), "chat")
-    rate_rps = rates.of_service(0, 1.0, 400.0)
-    before_ms, before = rates.over(rate_rps, 0, DAY_MS)
-    after_ms, after = rates.over(rate_rps, DAY_MS, 2 * DAY_MS)
+    rate_rps = rates.service_rate_rps(0, 1.0, 400.0)
+    before_ms, before = rates.between(rate_rps, 0, DAY_MS)
+    after_ms, after = rates.between(rate_rps, DAY_MS, 2 * DAY_MS)
     # 4 and 12 of 8 nodes on average: 200 and 600 of 400 requests a second, in one step.
     assert before == pytest.approx(200) and after == pytest.approx(600)
     assert (before_ms[-1], after_ms[0]) == (DAY_MS, DAY_MS)
@@ -178,7 +178,7 @@ def test_no_service_loses_an_instance_as_a_pool_grows(
     least, n_nodes = None, 0
     for more in added:
         n_nodes += more
-        nodes = reserve_nodes(n_nodes, *columns, least=least)
+        nodes = reserve_nodes(n_nodes, *columns, min_nodes=least)
         assert nodes.sum() == n_nodes and (nodes >= 0).all()
         if least is not None:
             assert (nodes >= least).all()

@@ -22,7 +22,7 @@ from diploee.importers.serving.service_curves import load_power_curve
 from diploee.loads.services.curves import PowerCurve
 from diploee.loads.services.instance_groups import (
     InstanceGroupLoad,
-    bank_sums_w,
+    instance_sums_w,
     shared_counts,
 )
 from diploee.loads.services.samples import N_SAMPLES, repeating_samples
@@ -105,7 +105,7 @@ def test_sum_over_instances_takes_each_at_its_own_phase(
     samples_w: Float64Array,
 ) -> None:
     phases = np.array([0, 7, 1799, 400])
-    sums = bank_sums_w(samples_w[0], phases, [1, 3, 4])
+    sums = instance_sums_w(samples_w[0], phases, [1, 3, 4])
     assert sums[0] == pytest.approx(samples_w[0])
     expected = sum(np.roll(samples_w[0], -phase) for phase in phases[:3])
     assert sums[1] == pytest.approx(expected)
@@ -117,7 +117,7 @@ def test_summed_instances_neither_smooth_to_nothing_nor_beat(
 ) -> None:
     n = 200
     phases = np.random.default_rng(0).integers(0, N_SAMPLES, n)
-    (total_w,) = bank_sums_w(samples_w[-1], phases, [n])
+    (total_w,) = instance_sums_w(samples_w[-1], phases, [n])
     assert 0.5 < total_w.std() / (np.sqrt(n) * samples_w[-1].std()) < 2
 
 
@@ -153,7 +153,7 @@ def test_a_bank_goes_on_at_a_like_level_where_its_sample_jumps_or_changes(
 ) -> None:
     fine = {"duration": "1 d", "resolution": "0.1 s"}
     scenario = constant(rate_rps, fine, max_request_rate_rps=40.6)
-    (bank,) = lower(scenario).banks
+    (bank,) = lower(scenario).groups
     edges_ms, at_ms = bank.edges_ms, bank.offset_ms
     ahead_ms = np.diff(at_ms) - np.diff(edges_ms)[:-1]
     moved = (ahead_ms % (N_SAMPLES * 100) != 0) | (np.diff(bank.profile_id) != 0)
@@ -207,7 +207,7 @@ def test_starting_instances_draw_the_level_of_loaded_models() -> None:
     scenario = constant(500, {**WARM, **rise}, startup_s=7200)
     served, load = plan_of(scenario).services[0].served, lower(scenario)
     starting = served.n_instances - served.n_serving
-    _, loading = load.banks
+    _, loading = load.groups
     assert starting.max() > 3
     assert np.array_equal(loading.n_nodes, starting)
     assert np.array_equal(loading.weight, starting)
