@@ -16,8 +16,8 @@ from diploee.base.errors import InputError, did_you_mean, one_of, shown
 from diploee.base.files import check_output_folder
 from diploee.base.files.paths import ShippedKind, shipped
 from diploee.base.progress import NotebookProgress, Progress, Stopwatch, in_notebook
-from diploee.grid.limits.file import Limits, limits_of, load_limits
-from diploee.grid.limits.report import LimitReport, report_on, reports_of
+from diploee.grid.limits.file import Limits, load_limits, load_scenario_limits
+from diploee.grid.limits.report import LimitReport, get_report, get_reports
 from diploee.grid.limits.watch import WatchedLimits
 from diploee.importers.inputs import load_inputs
 from diploee.loads.inputs import Inputs
@@ -88,7 +88,7 @@ class Run(RunFolder):
     @cached_property
     def verdicts(self) -> tuple[LimitReport, ...]:
         """Compliance reports on the limits checked during the run, at its step."""
-        return reports_of(self)
+        return get_reports(self)
 
     def limits(self, limits: Limits | Path | str) -> LimitReport:
         """Check the run against limits: loaded ones, their file, or a preset's name.
@@ -97,7 +97,7 @@ class Run(RunFolder):
         result.
         """
         loaded = limits if isinstance(limits, Limits) else load_limits(limits)
-        return report_on(self, loaded)
+        return get_report(self, loaded)
 
     @cached_property
     def ride_through(self) -> RideThroughResult:
@@ -444,7 +444,7 @@ def site_of(
     expect(isinstance(limits, tuple | list), "limits", "a list", limits)
     for item in limits:
         expect(isinstance(item, Limits), "limits", "Limits, as load_limits gives", item)
-    all_limits = (*limits_of(scenario), *limits)
+    all_limits = (*load_scenario_limits(scenario), *limits)
     watch = WatchedLimits(all_limits) if all_limits else NO_WATCH
     scenario = at_needed_step(scenario, options.stages, watch)
     return prepare(scenario, inputs or load_inputs(scenario, library), options, watch)

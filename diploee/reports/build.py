@@ -17,7 +17,7 @@ from diploee.base.progress import stage
 from diploee.base.units import PowerUnit, power_unit
 from diploee.base.version import full_version
 from diploee.grid.limits.file import load_limits
-from diploee.grid.limits.report import limits_section, reports_of
+from diploee.grid.limits.report import get_reports, limits_section
 from diploee.reports.common import MAX_TOGETHER, one_chart
 from diploee.reports.compare import by_warning
 from diploee.reports.data import RunData, boundary_of, read_run, run_labels
@@ -317,7 +317,7 @@ def _runs_sections(
 ) -> tuple[Section, ...]:
     """Return the sections of several runs, side by side, with their charts."""
     loaded = [load_limits(name) for name in names]
-    verdicts = [reports_of(run.run, loaded) for run in runs]
+    verdicts = [get_reports(run.run, loaded) for run in runs]
     by_run = {
         run.label: {
             section.id: section for section in run_sections(run.run, of_run, run.answer)

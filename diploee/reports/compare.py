@@ -18,7 +18,7 @@ from diploee.base.metric import (
     is_plain_number,
 )
 from diploee.base.units import W_PER_MW, power_unit
-from diploee.grid.limits.report import reports_of
+from diploee.grid.limits.report import get_reports
 from diploee.metrics.catalogue import declared_metrics
 from diploee.reports.data import differing_settings, run_labels, stages_of
 from diploee.runs.lower_bounds import is_lower_bound
@@ -297,7 +297,7 @@ def _verdicts(runs: Sequence[RunFolder]) -> dict[str, tuple[str, ...]]:
 def _verdicts_of(run: RunFolder) -> dict[tuple[str, ...], tuple[str, str, str]]:
     """Return text, compliance result and basis of each limit of a run."""
     result: dict[tuple[str, ...], tuple[str, str, str]] = {}
-    for report in reports_of(run):
+    for report in get_reports(run):
         name = report.name or "limits"
         result[name,] = name, report.verdict, report.verdict
         for of in report.results:

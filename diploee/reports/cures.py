@@ -11,7 +11,7 @@ from typing import Any
 from diploee.base.errors import InputError, RunTooLongError
 from diploee.base.units import MS_PER_DAY, S_PER_MIN
 from diploee.grid.limits.file import Limits
-from diploee.grid.limits.mitigation import Mitigation, figures_of, power_of
+from diploee.grid.limits.mitigation import Mitigation, load_statistics, meter_power
 from diploee.grid.limits.report import LimitReport, check_limits
 from diploee.runs.reader import RunFolder
 from diploee.runs.sections import Section, SectionTable, Statistic
@@ -53,7 +53,9 @@ def battery_sections(
     """
     if found.stage is None:
         return [found.section()]
-    before, after = zip(*(values for *values, _ in found.beside.values()), strict=True)
+    before, after = zip(
+        *(values for *values, _ in found.comparison.values()), strict=True
+    )
     sizes = found.power_mw, found.usable_mwh, found.full_cycles
     rows = [
         *_row(PLAIN[0], NO_BATTERY, before, found.before),
@@ -119,7 +121,7 @@ def _row(
     yield Statistic(cure, figures[0], "MW", quantity="peak")
     yield Statistic(cure, figures[-1], "MWh", quantity="energy")
     for number, report in enumerate(reports, 1):
-        verdict = f"{report.of_span}: {report.by_how_much()}"
+        verdict = f"{report.span_verdict}: {report.margin_text()}"
         yield Statistic(cure, verdict, quantity=report.name or f"limits {number}")
 
 
@@ -175,7 +177,7 @@ def _run_again(
             jobs_file=False,
             at_most_s=at_most_s,
         )
-        figures = figures_of(power_of(again), again.scenario.resolution_ms)
+        figures = load_statistics(meter_power(again), again.scenario.resolution_ms)
         return [value for _, value, _ in figures], [
             check_limits(again, one) for one in limits
         ]

@@ -38,7 +38,7 @@ from diploee.base.units import (
 )
 from diploee.grid.dynamics.ride_through_study import ride_through
 from diploee.grid.limits.file import load_limits
-from diploee.grid.limits.report import COVERAGE, limits_section, reports_of
+from diploee.grid.limits.report import COVERAGE, get_reports, limits_section
 from diploee.metrics.at_step import PEAK_MS, RAMP_MS
 from diploee.metrics.attribution import ComponentKind
 from diploee.metrics.changes import CHANGE
@@ -175,7 +175,7 @@ def data_sheet(
         )
     if run.scenario.facility.ride_through:
         sections.append(_ride_through(run))
-    if verdicts := reports_of(run, map(load_limits, limits)):
+    if verdicts := get_reports(run, map(load_limits, limits)):
         sections.append(limits_section([(report, "") for report in verdicts]))
     return Report(
         run.scenario.name,

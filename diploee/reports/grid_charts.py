@@ -15,7 +15,7 @@ from diploee.base.measures.spectrum import window_spectra
 from diploee.base.units import MS_PER_S, W_PER_MW, PowerUnit
 from diploee.grid.limits.check import NotAssessable
 from diploee.grid.limits.file import load_limits
-from diploee.grid.limits.report import seen_by
+from diploee.grid.limits.report import run_context
 from diploee.metrics.changes import SIZES
 from diploee.reports.data import POWER, RunData
 from diploee.reports.drawing.charts import (
@@ -58,18 +58,18 @@ class LimitLine:
 
 def limit_lines(run: RunData, names: Sequence[str]) -> list[LimitLine]:
     """Return the bounds of limits as lines for power, ramps and swings."""
-    shown, result = seen_by(run.run), []
+    context, result = run_context(run.run), []
     for name in names:
         limits = load_limits(name)
         of = limits.name or name
         drawn = (
             line
             for _, spec in limits.each()
-            for line in spec.drawn(shown.clock.step_ms)
+            for line in spec.chart_lines(context.clock.step_ms)
         )
         for kind, amount, factor, length_ms in drawn:
             with suppress(NotAssessable):  # a part of what this run does not tell
-                size_mw = amount.of(shown)[0] * factor
+                size_mw = amount.resolve(context)[0] * factor
                 way = "over" if kind == POWER_LEVEL else "within"
                 name = f"{of}, {size_mw:.4g} MW {way} {interval(length_ms)}"
                 result.append(LimitLine(kind, name, length_ms, size_mw))

@@ -137,7 +137,7 @@ def _answer(view: RunView, limits: Sequence[LimitReport]) -> Section:
             report.name or "limits",
             report.verdict,
             key="verdict",
-            note="; ".join(filter(None, (report.by_how_much(), report.counts()))),
+            note="; ".join(filter(None, (report.margin_text(), report.counts_text()))),
         )
         for report in sorted(limits, key=LimitReport.rank)
     )

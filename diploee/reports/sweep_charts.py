@@ -13,7 +13,7 @@ from diploee.base.metric import Metric
 from diploee.base.tables import Float64Array, Kind, open_parquet, to_pandas_frame
 from diploee.base.units import MS_PER_H, W_PER_MW, power_unit
 from diploee.grid.limits.file import Limits, load_limits
-from diploee.grid.limits.report import LimitReport, report_on
+from diploee.grid.limits.report import LimitReport, get_report
 from diploee.metrics.catalogue import metrics_of_runs
 from diploee.reports.aggregate import round_edges
 from diploee.reports.common import WEEK_AXIS, histogram_layers, near_range
@@ -491,7 +491,7 @@ def sweep_verdicts(sweep: SweepData, limits: Limits) -> Verdicts:
                 f"{place}: keeps no power series to check against limits; sweep with "
                 "'keep: series'"
             )
-        report = report_on(RunFolder.open(place), limits)
+        report = get_report(RunFolder.open(place), limits)
         result[str(row["run"])] = (point_name(row, moving) or "all", report)
     return result
 
