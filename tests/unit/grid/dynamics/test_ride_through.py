@@ -25,7 +25,7 @@ from diploee.base.errors import InputError
 from diploee.base.progress import Progress, Update, show_progress
 from diploee.grid.dynamics import EVENTS, Site, ride_through
 from diploee.grid.dynamics import ride_through_study as answer_module
-from diploee.grid.dynamics.curves import Course
+from diploee.grid.dynamics.curves import SitePower
 from diploee.reports import data as data_module
 from diploee.scenario.ride_through import RideThrough
 
@@ -101,7 +101,7 @@ def test_energy_and_moves_follow_from_the_load_and_the_fractions(run):
     assert latch["t_s"] == pytest.approx(15.860)
     assert latch["mw"] == pytest.approx(it.mw[0], rel=1e-6)
     assert found["latched_mw"] == pytest.approx(it.mw[1], rel=1e-6)  # a minute later
-    end = case.course.time_s[-1]
+    end = case.site_power.time_s[-1]
     away_mwh = (it.mw[0] * (60 - 15.860) + it.mw[1] * (end - 60)) / 3600
     assert found["battery_mwh"] == pytest.approx(away_mwh, rel=1e-6)
     sums = dict.fromkeys(("transfer", "return"), 0.0)
@@ -290,7 +290,7 @@ class TestEvents:
         assert series.is_rms
         assert [round(v, 4) for v in series.pu] == [1.0, 0.7616, 0.4]
         assert [round(x * 1e3, 2) for x in series.time_s[1:]] == [8.33, 16.67]
-        (span,) = series.beyond(0.9, "under", 0.02)
+        (span,) = series.excursions(0.9, "under", 0.02)
         assert round(span.start * 1e3, 2) == 8.33  # it is not filtered again
 
     @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ class TestEvents:
     def test_a_longer_dip_than_the_run_has_power_for_holds_the_last_value(self, run):
         event = replace(EVENTS[EVENT], dips=((0.0, 0.1), (1e6, 0.1)))
         case = ride_through(run, event, settings=BLOCKS).cases[0]
-        assert np.isfinite(case.course.without_mw).all()
+        assert np.isfinite(case.site_power.without_mw).all()
 
 
 @pytest.mark.slow
@@ -367,7 +367,7 @@ def test_last_time_below_a_level_is_that_of_a_look_at_every_piece():
     # Jumps fall
     rising = np.sort(rng.uniform(0.0, 1.0, (2, times.size // 2, 2)), axis=2)
     power = rising.reshape(2, -1)
-    course = Course(times, power, np.ones_like(power))
+    course = SitePower(times, power, np.ones_like(power))
     fine_s = np.linspace(edges[0], edges[-1], 400_001)
     drawn = np.interp(
         fine_s, times + np.tile([1e-9, -1e-9], times.size // 2), power.mean(axis=0)

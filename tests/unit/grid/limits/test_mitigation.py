@@ -225,7 +225,9 @@ def test_what_a_battery_makes_worse_is_said(training, held):
     assert [text for text in held.worse() if text.startswith("energy ")]
     within = held.comparison["largest change within 1 min"]
     assert within[1] < 0.7 * within[0]
-    worse = replace(held, comparison={"largest change within 10 min": (10.25, 11.64, "MW")})
+    worse = replace(
+        held, comparison={"largest change within 10 min": (10.25, 11.64, "MW")}
+    )
     assert worse.worse() == ["largest change within 10 min 10.25 to 11.64 MW"]
     said = "worse with it: largest change within 10 min 10.25 to 11.64 MW"
     assert said in worse.section().notes
