@@ -648,7 +648,7 @@ def fit(
     --------
     >>> result = diploee.fit("sacct.txt", "llama2_70b_lora")  # doctest: +SKIP
     """
-    from diploee.fits.fragment import Target, check_place, write_fragment
+    from diploee.fits.fragment import Target, check_output_path, write_fragment
     from diploee.fits.jobs.arrivals import JobFitOptions
     from diploee.fits.jobs.from_log import fit_from_log
 
@@ -657,7 +657,7 @@ def fit(
     }
     path = None if out is None else Path(out)
     inputs = [item for item in (log, rules, scenario) if isinstance(item, Path | str)]
-    check_place(path, force, *inputs)
+    check_output_path(path, force, *inputs)
     result = fit_from_log(
         Path(log),
         ProfileLibrary.open(*map(str, profiles)),

@@ -1,4 +1,4 @@
-"""Registry of export formats, and `export_run`, which writes an export and its sidecar."""
+"""Registry of export formats, and `export_run`, which writes an export."""
 
 from __future__ import annotations
 
