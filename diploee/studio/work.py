@@ -287,7 +287,7 @@ def _power_w(run: RunFolder) -> Any:
 
 def _in_words(found: Comparison) -> list[str]:
     """Return the main differences of two runs as text, the most important first."""
-    rows = [row for row in found.rows if not row.is_shown_equal]
+    rows = [row for row in found.rows if not row.has_equal_text]
     lines = []
     for row in rows[:MAX_DIFFERENCES]:
         before, after, change = row.cells

@@ -686,11 +686,10 @@ NO_PEAK = (
 
 def _contract(facility: Facility) -> tuple[float, str] | None:
     """Return the contracted power [MW] and its key; None without a contract."""
-    contracts = (
-        getattr(stage_spec, "contract", None) for stage_spec in facility.stages
-    )
+    contracts = (getattr(each, "contract", None) for each in facility.stages)
     return next(
-        ((float(power), str(key)) for power, key in filter(None, contracts)), None
+        ((float(contract[0]), str(contract[1])) for contract in contracts if contract),
+        None,
     )
 
 
