@@ -84,7 +84,7 @@ def studio_command(
         if not no_browser:
             webbrowser.open(studio.address)
 
-    with suppress(Interrupted, KeyboardInterrupt), studio.answers:
+    with suppress(Interrupted, KeyboardInterrupt), studio.results_folder:
         studio.serve(show_address)
     if not quiet:
         typer.echo(f"Runs are in {studio.runs_folder}.")

@@ -288,7 +288,7 @@ def test_folder_that_vanished_is_one_line_naming_it(
     folder.mkdir()
     monkeypatch.setattr(server, "Jobs", NoJobs)
     with served(folder, 60) as made:
-        made.answers.cleanup()
+        made.results_folder.cleanup()
         folder.rmdir()
         for name in ("run", "save", "start", "state"):
             status, answer, _ = ask(made, name=name)

@@ -21,10 +21,10 @@ from diploee.studio.sites import (
     Draft,
     StudioFolder,
     checked_scenario,
-    opened,
+    open_draft,
     search,
     state,
-    week_of,
+    week_text,
 )
 
 FILE = {"start": "file", "file": "colocation_10mw_poi"}
@@ -150,7 +150,7 @@ def test_text_is_the_file_with_its_comments_and_gives_the_same_scenario(
 ) -> None:
     found = shown(place, *EDITS)
     assert scenario_from_dict(read(found["text"])[0]).sha256() == found["hash"]
-    given = opened(Draft(**FILE), place).text.splitlines()
+    given = open_draft(Draft(**FILE), place).text.splitlines()
     kept = [line for line in given if line in found["text"].splitlines()]
     assert len(given) - len(kept) <= len(EDITS)
 
@@ -168,7 +168,7 @@ def test_template_is_what_init_writes(place: StudioFolder, tmp_path: Path) -> No
 
 def test_week_changes_span_and_limits_alone(place: StudioFolder) -> None:
     text = shown(place, ("limits", "[ieso_3_0]"))["text"]
-    whole, week = read(text)[0], read(week_of(text, "2018-07-02"))[0]
+    whole, week = read(text)[0], read(week_text(text, "2018-07-02"))[0]
     changed = {key for key in {**whole, **week} if whole.get(key) != week.get(key)}
     assert changed == {"start", "duration", "limits"}
     assert "limits" not in week
@@ -182,7 +182,7 @@ def test_file_outside_of_the_folder_is_refused(name: str, tmp_path: Path) -> Non
     (inner / "link.yaml").symlink_to(tmp_path / "secret.yaml")
     (inner / "x.txt").write_text("name: x\n", "utf-8")
     with pytest.raises(InputError):
-        opened(Draft(start="file", file=name), StudioFolder(inner.resolve()))
+        open_draft(Draft(start="file", file=name), StudioFolder(inner.resolve()))
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_file_outside_of_the_folder_is_refused(name: str, tmp_path: Path) -> Non
 def test_scenario_names_no_file_outside_of_the_folder(
     edit: tuple[str, str], place: StudioFolder
 ) -> None:
-    found = shown(place, edit, start="text", text=opened(Draft(**FILE), place).text)
+    found = shown(place, edit, start="text", text=open_draft(Draft(**FILE), place).text)
     assert "outside of" in found["problems"][0]["message"]
 
 
@@ -210,7 +210,7 @@ def test_scenario_loads_no_code(
     signal = f"{{{kind}path: 'planted_module:Thing'}}"
     draft = Draft(edits=(("replica_streams.x.controller", signal),), **FILE)
     with pytest.raises(ScenarioError, match="code of your own"):
-        checked_scenario(opened(draft, place).text, place.folder, place)
+        checked_scenario(open_draft(draft, place).text, place.folder, place)
 
 
 def test_name_of_a_template_is_a_name_alone(place: StudioFolder) -> None:
