@@ -75,7 +75,7 @@ def studio_command(
             f"--folder: {studio_folder.folder} is no folder; make it first"
         )
     if file:
-        name = str(studio_folder.inside(file).relative_to(studio_folder.folder))
+        name = str(studio_folder.resolve_inside(file).relative_to(studio_folder.folder))
     studio = Studio(studio_folder, at_most * 60, port, name)
 
     def show_address() -> None:

@@ -28,7 +28,7 @@ MONDAY_MS = 4 * MS_PER_DAY
 
 
 @dataclass(frozen=True, eq=False)
-class Counts:
+class BinnedCounts:
     """Counts of jobs or requests in consecutive time steps."""
 
     step_ms: int  # length of a step [ms]
@@ -62,20 +62,20 @@ class Counts:
         """Length of the covered time [h]."""
         return float(self.coverage.sum())
 
-    def inner(self) -> Counts:
+    def inner(self) -> BinnedCounts:
         """Return the counts without the first and the last step."""
         inner = slice(1, -1)
         inner_coverage = self.coverage[inner]
-        return Counts(
+        return BinnedCounts(
             self.step_ms, self.start_ms[inner], self.counts[inner], inner_coverage
         )
 
-    def hourly(self) -> Counts:
+    def hourly(self) -> BinnedCounts:
         """Return the counts summed by clock hour."""
         hours, hour_index = np.unique(self.hour, return_inverse=True)
         counts = sum_by_index(hour_index.ravel(), self.counts)
         coverage = np.bincount(hour_index.ravel()) * self.step_ms / MS_PER_H
-        return Counts(MS_PER_H, hours * MS_PER_H, counts, coverage)
+        return BinnedCounts(MS_PER_H, hours * MS_PER_H, counts, coverage)
 
 
 def count_hours(
@@ -84,7 +84,7 @@ def count_hours(
     end: datetime | None = None,
     used: BoolArray | None = None,
     zone: Zone | None = None,
-) -> tuple[Counts, BoolArray]:
+) -> tuple[BinnedCounts, BoolArray]:
     """Count submissions per local clock hour; return counts and a mask of counted jobs.
 
     The span is `start` to `end`. By default it extends half a mean distance of
@@ -107,16 +107,17 @@ def count_hours(
         is_inside &= used
     if not is_inside.any():
         raise WorkloadError(
-            f"no job to fit is submitted from {_shown(first_ms)} to "
-            f"{_shown(last_ms)}, local time; the log's submissions reach from "
-            f"{_shown(shortest)} to {_shown(longest)}; change the span (--from, --to)"
+            f"no job to fit is submitted from {_time_text(first_ms)} to "
+            f"{_time_text(last_ms)}, local time; the log's submissions reach from "
+            f"{_time_text(shortest)} to {_time_text(longest)}; change the span "
+            "(--from, --to)"
         )
     first, last = first_ms // MS_PER_H, -(-last_ms // MS_PER_H)
     if last - first > MAX_SPAN_H:
         raise WorkloadError(
-            f"the submissions reach from {_shown(shortest)} to {_shown(longest)}, "
-            "expected 40 years at most; correct the wrong stamps, or trim the span "
-            "(--from, --to)"
+            f"the submissions reach from {_time_text(shortest)} to "
+            f"{_time_text(longest)}, expected 40 years at most; correct the wrong "
+            "stamps, or trim the span (--from, --to)"
         )
     hours = np.arange(first, last)
     counts = sum_by_index(local_ms[is_inside] // MS_PER_H - first, None, hours.size)
@@ -130,10 +131,10 @@ def count_hours(
     # Fractions of the first and last hour
     coverage[:1] -= 1 - (first + 1 - first_ms / MS_PER_H)
     coverage[-1:] -= 1 - (last_ms / MS_PER_H - (last - 1))
-    return Counts(MS_PER_H, hours * MS_PER_H, counts, coverage), is_inside
+    return BinnedCounts(MS_PER_H, hours * MS_PER_H, counts, coverage), is_inside
 
 
-def count_steps(trace: RequestTrace, zero_hour_of_week: float = 0.0) -> Counts:
+def count_steps(trace: RequestTrace, zero_hour_of_week: float = 0.0) -> BinnedCounts:
     """Return the requests of a trace by step.
 
     A trace without dates starts `zero_hour_of_week` after `MONDAY_MS`.
@@ -152,7 +153,7 @@ def count_steps(trace: RequestTrace, zero_hour_of_week: float = 0.0) -> Counts:
     if trace.zone.name and not trace.is_relative:
         start_ms = trace.zone.local_ms(start_ms - shift_ms)
     coverage = np.full(counts.size, trace.step_ms / MS_PER_H)
-    return Counts(trace.step_ms, start_ms, counts, coverage)
+    return BinnedCounts(trace.step_ms, start_ms, counts, coverage)
 
 
 def sum_by_index(
@@ -167,6 +168,6 @@ def local_time_ms(local_time: datetime) -> int:
     return int(np.datetime64(local_time, "ms").astype(np.int64))
 
 
-def _shown(local_ms: int) -> str:
+def _time_text(local_ms: int) -> str:
     """Return a local time as text, to the minute."""
     return str(np.datetime64(local_ms, "ms").astype("datetime64[m]")).replace("T", " ")

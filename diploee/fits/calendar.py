@@ -23,7 +23,7 @@ from diploee.base.units import (
     HOURS_PER_WEEK,
     MONTHS_PER_YEAR,
 )
-from diploee.fits.binned_counts import Counts, sum_by_index
+from diploee.fits.binned_counts import BinnedCounts, sum_by_index
 from diploee.fits.confidence_limits import negative_binomial_limits, poisson_limits
 from diploee.fits.overdispersion import compute_dispersion
 from diploee.fits.week_shape import (
@@ -81,7 +81,7 @@ class MonthTest:
     within: str
 
     @property
-    def differ(self) -> bool:
+    def is_significant(self) -> bool:
         """True if months differ by more than chance."""
         return self.p_value < MONTHS_BELOW
 
@@ -90,7 +90,7 @@ class MonthTest:
 class CalendarFit:
     """Fitted calendar weights, with the counts that they were fitted to."""
 
-    steps: Counts
+    steps: BinnedCounts
     # Covered hours of each step, or 1 if rates are per step
     exposure: Float64Array
     # Rates of the hours of the week per unit of exposure, and their selection
@@ -178,10 +178,10 @@ class CalendarFit:
 
 
 def fit_calendar(
-    hours: Counts, months: bool | None = None, choice: CalendarChoice = "auto"
+    hours: BinnedCounts, months: bool | None = None, choice: CalendarChoice = "auto"
 ) -> CalendarFit:
     """Fit calendar weights to counts of jobs by clock hour."""
-    has_months = fits_months(hours.month, hours.coverage, months)
+    has_months = should_fit_months(hours.month, hours.coverage, months)
     allowed = _observed_details(hours, MIN_SIGHTINGS - ROUNDING)
     # If the span is too short to hold out weeks, days are held out
     length = HOURS_PER_WEEK if "day_and_hour" in allowed else HOURS_PER_DAY
@@ -193,7 +193,7 @@ def fit_calendar(
 
 
 def fit_step_calendar(
-    steps: Counts,
+    steps: BinnedCounts,
     has_dates: bool,
     months: bool | None = None,
     choice: CalendarChoice = "auto",
@@ -203,7 +203,7 @@ def fit_step_calendar(
     Rates are per step.
     """
     hours = steps.hourly()
-    has_months = fits_months(
+    has_months = should_fit_months(
         hours.month, hours.coverage, months if has_dates else False
     )
     allowed = _observed_details(hours, MIN_SIGHTINGS - ROUNDING)
@@ -219,7 +219,7 @@ def fit_step_calendar(
 
 
 def _fit_weights(
-    hours: Counts,
+    hours: BinnedCounts,
     exposure: Float64Array,
     block: Int64Array,
     allowed: tuple[Detail, ...],
@@ -238,13 +238,13 @@ def _fit_weights(
         test = _test_months(
             counts, shape.rate[slot] * exposure, hours.month, hours.hour
         )
-        has_months = test.differ
+        has_months = test.is_significant
     if has_months:
         shape = fit_shape(hours.month)
     return shape, has_months, test
 
 
-def _observed_details(hours: Counts, least_h: float) -> tuple[Detail, ...]:
+def _observed_details(hours: BinnedCounts, least_h: float) -> tuple[Detail, ...]:
     """Return the details whose hours were all observed long enough, coarsest first."""
     details: tuple[Detail, ...] = tuple(DETAIL_NAMES)
     slot = hours.hour_of_week
@@ -254,7 +254,9 @@ def _observed_details(hours: Counts, least_h: float) -> tuple[Detail, ...]:
     return details[: 2 if of_day.min() >= least_h else 1]
 
 
-def fits_months(month: Int64Array, coverage: Float64Array, months: bool | None) -> bool:
+def should_fit_months(
+    month: Int64Array, coverage: Float64Array, months: bool | None
+) -> bool:
     """Return True if weights of months are to be fitted.
 
     The default, None, fits months if the span covers all twelve.

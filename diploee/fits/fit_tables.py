@@ -90,7 +90,7 @@ def calendar_figures(fit: CalendarFit, weeks: WeekFit | None) -> Iterator[Statis
     if (months := fit.months) is not None:
         yield Statistic(
             "months",
-            "kept" if months.differ else "left out",
+            "kept" if months.is_significant else "left out",
             note=f"F {months.ratio:.3g} with {months.freedom[0]} and "
             f"{months.freedom[1]} degrees of freedom over the {months.within}, p "
             f"{months.p_value:.2g} if by chance; --months and --no-months override it",

@@ -197,15 +197,15 @@ def fit_dispersion(
         index,
         max(0.0, index - half),
         index + half,
-        *_with_limits(of_hour, z),
-        *_with_limits(of_day_ratio, z),
+        *_variance_with_limits(of_hour, z),
+        *_variance_with_limits(of_day_ratio, z),
         chi_square=chi_square,
         freedom=freedom,
         poisson_p_value=_poisson_p_value(chi_square, freedom, m[used]),
     )
 
 
-def _with_limits(ratio: Float64Array, z: float) -> tuple[float, float, float]:
+def _variance_with_limits(ratio: Float64Array, z: float) -> tuple[float, float, float]:
     """Return a variance (ratio minus 1) with its limits, by a log-scale jackknife."""
     if not (np.isfinite(ratio).all() and (ratio > 0).all()):
         return 0.0, 0.0, float("inf")

@@ -131,7 +131,7 @@ def build_report(
         subtitle=period_text(runs[0].run) if is_single else listed(names),
         summary=_descriptions(runs),
         sections=_runs_sections(runs, limits, with_charts),
-        warnings=_warnings(runs),
+        warnings=_labelled_warnings(runs),
     )
 
 
@@ -364,13 +364,13 @@ def _runs_sections(
             if with_charts
             for chart in _make_charts(id_, page)
         ]
-        notes = (*section.notes, *(_read_notes(runs) if name == "demand" else ()))
+        notes = (*section.notes, *(_averaging_notes(runs) if name == "demand" else ()))
         if section or charts:  # tables of a single run stay as they are
             result.append(replace(section, charts=tuple(charts), notes=notes))
     return tuple(result)
 
 
-def _read_notes(runs: Sequence[RunData]) -> tuple[str, ...]:
+def _averaging_notes(runs: Sequence[RunData]) -> tuple[str, ...]:
     """Return a note on runs that were averaged to minutes when read."""
     reduced = [run.label for run in runs if run.step_ms != run.resolution_ms]
     note = (
@@ -430,7 +430,7 @@ def _descriptions(runs: Sequence[RunData]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for text in texts if text))
 
 
-def _warnings(runs: Sequence[RunData]) -> tuple[str, ...]:
+def _labelled_warnings(runs: Sequence[RunData]) -> tuple[str, ...]:
     """Return each warning once, with the labels of its runs if there are several."""
     result = runs_by_warning([run.run for run in runs], [run.label for run in runs])
     if len(runs) == 1:

@@ -251,7 +251,7 @@ def compare(*runs: RunFolder | Path | str) -> Comparison:
             f"{plural(len(runs), 'run')} given, two or more are compared; give others"
         )
     opened = [*map(RunFolder.open, runs)]
-    labels, stages = run_labels(opened), _stages(opened)
+    labels, stages = run_labels(opened), _differing_stages(opened)
     settings = {
         key: values
         for key, values in differing_settings(opened).items()
@@ -260,10 +260,10 @@ def compare(*runs: RunFolder | Path | str) -> Comparison:
     }
     return Comparison(
         tuple(labels),
-        tuple(_rows(opened)),
+        tuple(_metric_rows(opened)),
         settings,
         stages,
-        _verdicts(opened),
+        _differing_verdicts(opened),
         runs_by_warning(opened, labels),
     )
 
@@ -272,17 +272,17 @@ _STAGES = "facility.stages"
 _SIZES = {"mw": "MW", "mwh": "MWh", "mva": "MVA"}
 
 
-def _stages(runs: Sequence[RunFolder]) -> dict[str, tuple[str | None, ...]]:
+def _differing_stages(runs: Sequence[RunFolder]) -> dict[str, tuple[str | None, ...]]:
     """Return the stages that some runs lack, with their sizes in each run."""
     named = [stage_keys(run) for run in runs]
     return {
-        name: tuple(_sizes(of[name]) if name in of else None for of in named)
+        name: tuple(_size_text(of[name]) if name in of else None for of in named)
         for name in dict.fromkeys(chain(*named))
         if not all(name in of for of in named)
     }
 
 
-def _sizes(stage: Mapping[str, Any]) -> str:
+def _size_text(stage: Mapping[str, Any]) -> str:
     """Return the sizes of a stage as text, such as ``0.05 MW, 0.05 MWh``."""
     sizes = ", ".join(
         f"{format_short(value)} {unit}"
@@ -293,7 +293,7 @@ def _sizes(stage: Mapping[str, Any]) -> str:
     return sizes or "yes"
 
 
-def _verdicts(runs: Sequence[RunFolder]) -> dict[str, tuple[str, ...]]:
+def _differing_verdicts(runs: Sequence[RunFolder]) -> dict[str, tuple[str, ...]]:
     """Return the limits with different verdicts, with the result of each run."""
     results_by_run = [_limit_results(run) for run in runs]
     none = "", "not checked", "not checked"
@@ -340,7 +340,7 @@ def runs_by_warning(
     return result
 
 
-def _rows(runs: Sequence[RunFolder]) -> list[MetricRow]:
+def _metric_rows(runs: Sequence[RunFolder]) -> list[MetricRow]:
     """Return the declared metrics of all runs, the most important first."""
     values = [dict(flatten(run.metrics)) for run in runs]
     declared = (*declared_metrics(), *(m for run in runs for m in run.stage_metrics))

@@ -63,8 +63,8 @@ def battery_sections(
     )
     sizes = mitigation.power_mw, mitigation.usable_mwh, mitigation.full_cycles
     rows = [
-        *_row(PLAIN[0], NO_BATTERY, before, mitigation.before),
-        *_row(PLAIN[1], sizes, after, mitigation.after),
+        *_measure_cells(PLAIN[0], NO_BATTERY, before, mitigation.before),
+        *_measure_cells(PLAIN[1], sizes, after, mitigation.after),
     ]
     notes, solved_kinds, end_s = [], set(), monotonic() + at_most_s
     alternatives = list(_alternatives(run))
@@ -73,7 +73,7 @@ def battery_sections(
             continue
         try:
             left_s = max(end_s - monotonic(), 0)
-            figures, reports = _run_again(run, keys, limits, simulate, left_s)
+            figures, reports = _simulate_changed(run, keys, limits, simulate, left_s)
         except RunTooLongError as error:
             notes.append(
                 f"{name}: not simulated, as it is forecast to take "
@@ -84,7 +84,7 @@ def battery_sections(
         except InputError as error:
             notes.append(f"{name}: can't be tried: {error}")
             continue
-        rows += _row(name, NO_BATTERY, figures, reports)
+        rows += _measure_cells(name, NO_BATTERY, figures, reports)
         if not any(report.not_met for report in reports):
             solved_kinds.add(kind)
     days = run.scenario.horizon_ms / MS_PER_DAY
@@ -114,7 +114,7 @@ def battery_sections(
     ]
 
 
-def _row(
+def _measure_cells(
     cure: str,
     sizes: Sequence[float],
     figures: Sequence[float],
@@ -170,7 +170,7 @@ def _alternatives(run: RunFolder) -> Iterator[tuple[str, str, dict[str, Any]]]:
             )
 
 
-def _run_again(
+def _simulate_changed(
     run: RunFolder,
     keys: dict[str, Any],
     limits: Sequence[Limits],

@@ -123,7 +123,7 @@ class RunData:
         )
 
     @property
-    def by_part(self) -> str:
+    def parts_text(self) -> str:
         """Text for chart titles: "by load" or "by pool"."""
         return "by load" if self.by_load else "by pool"
 
@@ -145,7 +145,7 @@ def read_run(
     """
     run = RunFolder.open(folder)
     series = run.series()
-    groups = _groups(run, by_load) if in_parts or by_load else {}
+    groups = _part_columns(run, by_load) if in_parts or by_load else {}
     columns, starts_ms, step_ms = _read_series(series, groups)
     services: dict[str, dict[str, Float32Array]] = {}
     for name in _service_columns(series):
@@ -178,7 +178,7 @@ def read_run(
 TAKEN = "taken off"
 
 
-def _groups(run: RunFolder, by_load: bool) -> _Groups:
+def _part_columns(run: RunFolder, by_load: bool) -> _Groups:
     """Return the columns of each pool or load; the smallest ones share a group."""
     series, group_noun = run.series(), "pools"
     stored = series.check()
@@ -196,7 +196,7 @@ def _groups(run: RunFolder, by_load: bool) -> _Groups:
     elif len(pools) < 2:
         return _ONE_POOL
     else:
-        columns = {pool: f"{_pool_power(run)}.{pool}" for pool in pools}
+        columns = {pool: f"{_pool_power_column(run)}.{pool}" for pool in pools}
     result: dict[str, tuple[str, ...]] = {
         part: (name,) for part, name in columns.items()
     }
@@ -215,7 +215,7 @@ def _groups(run: RunFolder, by_load: bool) -> _Groups:
     return result
 
 
-def _pool_power(run: RunFolder) -> str:
+def _pool_power_column(run: RunFolder) -> str:
     """Return the name of the pools' power column, of AC power if available."""
     names = {column.name for column in run.columns if column.per == "pool"}
     return next(name for name in ("it_ac_power_w", "it_power_w") if name in names)
@@ -228,7 +228,9 @@ def boundary_text(runs: Sequence[RunData], in_parts: bool = False) -> str:
     part_texts = {}
     for run in split_runs:
         text = short_boundary(
-            run.run.boundary("it_power_w" if run.by_load else _pool_power(run.run))
+            run.run.boundary(
+                "it_power_w" if run.by_load else _pool_power_column(run.run)
+            )
         )
         part_texts[f"of a {'load' if run.by_load else 'pool'}: {text}"] = text
     return "; ".join(
@@ -310,7 +312,7 @@ def run_labels(runs: Sequence[RunFolder]) -> list[str]:
     """
     names = [str(run.manifest.get("scenario_name", run.folder.name)) for run in runs]
     folders = [run.folder.absolute().name for run in runs]
-    for labels in (names, _by_difference(differing_settings(runs)), folders):
+    for labels in (names, _labels_by_difference(differing_settings(runs)), folders):
         if labels and len(set(labels)) == len(labels):
             return labels
     counts = [folders[: k + 1].count(folder) for k, folder in enumerate(folders)]
@@ -320,7 +322,7 @@ def run_labels(runs: Sequence[RunFolder]) -> list[str]:
     ]
 
 
-def _settings(run: RunFolder) -> dict[tuple[bool, str], Any]:
+def _run_settings(run: RunFolder) -> dict[tuple[bool, str], Any]:
     """Return the settings of a run by key.
 
     Keys start with False for custom Python code, which sorts first, else with True.
@@ -376,7 +378,7 @@ def index_by_name(entries: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str
 
 def differing_settings(runs: Sequence[RunFolder]) -> dict[str, tuple[Any, ...]]:
     """Return the keys with different values, with each run's value."""
-    settings = [_settings(run) for run in runs]
+    settings = [_run_settings(run) for run in runs]
     keys = sorted({key for one in settings for key in one})
     values = {key[1]: tuple(one.get(key) for one in settings) for key in keys}
     return {
@@ -386,7 +388,7 @@ def differing_settings(runs: Sequence[RunFolder]) -> dict[str, tuple[Any, ...]]:
     }
 
 
-def _by_difference(differing: Mapping[str, tuple[Any, ...]]) -> list[str]:
+def _labels_by_difference(differing: Mapping[str, tuple[Any, ...]]) -> list[str]:
     """Return labels from few differing keys with short values; else none."""
     short = [key.rsplit(".", 1)[-1].replace("_", " ") for key in differing]
     values = list(zip(*differing.values(), strict=True))

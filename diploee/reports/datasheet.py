@@ -131,14 +131,14 @@ def data_sheet(
     run: RunFolder, limits: Sequence[str] = (), peaks: Sequence[NamedSpan] = ()
 ) -> Report:
     """Return the data sheet of a run, with limits and coincident peaks."""
-    view, (quarters, why) = RunView(run, MEGAWATT), _demands(run, QUARTER_MS)
+    view, (quarters, why) = RunView(run, MEGAWATT), _interval_means_mw(run, QUARTER_MS)
     grid: Entry = run.metrics.get("grid") or {}
     swings = tuple(filter(None, map(view.table, (SWINGS, SPECTRAL_LINES))))
-    averaging = [*_by_averaging(view)]
+    averaging = [*_peaks_and_ramps(view)]
     sections = [
-        _section("site", "Site and applicant", _site(run)),
-        _section("connection", "Connection", _connection(run)),
-        _section("active", "Active power", _active(view, quarters, why)),
+        _section("site", "Site and applicant", _site_statistics(run)),
+        _section("connection", "Connection", _connection_statistics(run)),
+        _section("active", "Active power", _active_power(view, quarters, why)),
         _section(
             "averaging",
             "Peak and ramps by averaging time",
@@ -148,19 +148,23 @@ def data_sheet(
         _section(
             "reactive",
             "Reactive power",
-            _reactive(view),
+            _reactive_power(view),
             " ".join(reactive_notes(run)[:1]),
         ),
         Section("swings", "Swings and spectral lines", (), swings),
         _section("shares", "Share of AI training", _energy_fractions(run), SHARES),
         _section(
-            "months", f"Demand by {_table_period(grid)}", _months(run, quarters, why)
+            "months",
+            f"Demand by {_table_period(grid)}",
+            _monthly_statistics(run, quarters, why),
         ),
-        _section("peaks", "Demand at coincident peaks", _coincident(run, peaks), PEAKS),
+        _section(
+            "peaks", "Demand at coincident peaks", _coincident_peaks(run, peaks), PEAKS
+        ),
         _section(
             "build-out",
             "Build-out and ramp schedule",
-            _build_out(run, quarters, why),
+            _build_out_steps(run, quarters, why),
             BUILD_OUT,
         ),
     ]
@@ -177,13 +181,13 @@ def data_sheet(
             )
         )
     if run.scenario.facility.ride_through:
-        sections.append(_ride_through(run))
+        sections.append(_ride_through_section(run))
     if verdicts := get_reports(run, map(load_limits, limits)):
         sections.append(limits_section([(report, "") for report in verdicts]))
     return Report(
         run.scenario.name,
         f"{period_text(run)}; power: {run.boundary()}",
-        (*filter(None, map(_for_print, sections)), _sources(run, sections)),
+        (*filter(None, map(_for_print, sections)), _sources_section(run, sections)),
         kind="Interconnection data sheet",
         notes=(
             *((run.bands.note,) if run.bands else ()),
@@ -213,7 +217,7 @@ def _for_print(section: Section) -> Section:
     )
 
 
-def _sources(run: RunFolder, sections: Sequence[Section]) -> Section:
+def _sources_section(run: RunFolder, sections: Sequence[Section]) -> Section:
     """Return the section on sources, assumptions, warnings, and missing data."""
     tables = tuple(
         replace(t, figures=tuple(f for f in t.figures if f.quantity == COVERAGE))
@@ -256,7 +260,7 @@ def _section(
     return Section(id_, title, figures, notes=notes)
 
 
-def _ride_through(run: RunFolder) -> Section:
+def _ride_through_section(run: RunFolder) -> Section:
     """Return the section on the default event, with its table of curves."""
     result = ride_through(run)
     return replace(result.section(), tables=(result.verdict_table(),), charts=())
@@ -266,7 +270,7 @@ _UNITS = {"kv": "kV", "mva": "MVA", "percent": "%", "s": "s"}
 _FORM = {"ups_ride_through": "UPS ride-through", "x_over_r": "X/R"}
 
 
-def _site(run: RunFolder) -> Iterator[Statistic]:
+def _site_statistics(run: RunFolder) -> Iterator[Statistic]:
     """Yield the fields of the scenario's `site`; unspecified fields are empty."""
     for key in type(run.scenario.site).model_fields:
         name, _, last = key.rpartition("_")
@@ -276,7 +280,7 @@ def _site(run: RunFolder) -> Iterator[Statistic]:
         yield Statistic(label, "" if value is None else value, _UNITS.get(last, ""))
 
 
-def _connection(run: RunFolder) -> Iterator[Statistic]:
+def _connection_statistics(run: RunFolder) -> Iterator[Statistic]:
     """Yield contract, rated power, time zone, nodes and weather of the site."""
     facility = run.scenario.facility
     contracts = [c for s in facility.stages if (c := getattr(s, "contract", None))]
@@ -318,7 +322,9 @@ def _declared_statistics(
         )
 
 
-def _active(view: RunView, quarters: pd.Series[float], why: str) -> Iterator[Statistic]:
+def _active_power(
+    view: RunView, quarters: pd.Series[float], why: str
+) -> Iterator[Statistic]:
     """Yield the statistics of active power: energy, peaks, load factors, quantiles."""
     run, values = view.run, view.values
     mean_mw, facility = run.metrics["power"]["mean_mw"], run.scenario.facility
@@ -365,7 +371,7 @@ def _active(view: RunView, quarters: pd.Series[float], why: str) -> Iterator[Sta
         yield Statistic(LABELS["demand.percentile"].name.format(level), most, "MW", why)
 
 
-def _reactive(view: RunView) -> Iterator[Statistic]:
+def _reactive_power(view: RunView) -> Iterator[Statistic]:
     """Yield the statistics of reactive power and power factor."""
     poi = view.run.metrics.get("poi") or {}
     if not poi:
@@ -393,13 +399,13 @@ def _reactive(view: RunView) -> Iterator[Statistic]:
     )
 
 
-def _by_averaging(view: RunView) -> Iterator[Statistic]:
+def _peaks_and_ramps(view: RunView) -> Iterator[Statistic]:
     """Yield peaks and ramps by averaging time, in a column for each time.
 
     All ramps come from one source, the finest step of the run. Averaging times without
     data are left out; the section's note names them.
     """
-    values, tens = view.values, _demands(view.run, TEN_MIN_MS)[0]
+    values, tens = view.values, _interval_means_mw(view.run, TEN_MIN_MS)[0]
     ramp = "grid.ramps.intervals.{}.{}.max_mw_per_min"
     if "grid.at_step.step_s" in values:
         ramp = "grid.at_step.ramps.{}.{}_mw_per_min"
@@ -540,7 +546,7 @@ def _energy_fractions(run: RunFolder) -> Iterator[Statistic]:
             yield Statistic(name, share, "%", of, quantity)
 
 
-def _demands(
+def _interval_means_mw(
     run: RunFolder, length_ms: int, with_warm_up: bool = False
 ) -> tuple[pd.Series[float], str]:
     """Return means of clock intervals [MW] by start [ms], or the reason for none.
@@ -573,7 +579,7 @@ def _table_period(grid: Entry) -> str:
     return "month" if len(grid.get("monthly_peaks") or ()) <= MAX_MONTHS else "year"
 
 
-def _months(
+def _monthly_statistics(
     run: RunFolder, quarters: pd.Series[float], why: str
 ) -> Iterator[Statistic]:
     """Yield peak, demand, load factor and reactive power of each month or year."""
@@ -590,7 +596,9 @@ def _months(
         return values.groupby([wall.month(int(ms))[:digits] for ms in values.index])
 
     all_quarters = (
-        _demands(run, QUARTER_MS, with_warm_up=True)[0] if run.transient_h else quarters
+        _interval_means_mw(run, QUARTER_MS, with_warm_up=True)[0]
+        if run.transient_h
+        else quarters
     )
     peaks = {month: entry["max_mw"] for month, entry in grid["monthly_peaks"].items()}
     reactive = {
@@ -636,7 +644,9 @@ def _months(
                 yield Statistic(name, value, unit, of, quantity)
 
 
-def _coincident(run: RunFolder, peaks: Sequence[NamedSpan]) -> Iterator[Statistic]:
+def _coincident_peaks(
+    run: RunFolder, peaks: Sequence[NamedSpan]
+) -> Iterator[Statistic]:
     """Yield the demand at each coincident peak, and its mean."""
     if not peaks:
         return
@@ -648,7 +658,7 @@ def _coincident(run: RunFolder, peaks: Sequence[NamedSpan]) -> Iterator[Statisti
             yield Statistic(item, value, UNITS[quantity], "", quantity)
 
 
-def _build_out(
+def _build_out_steps(
     run: RunFolder, quarters: pd.Series[float], why: str
 ) -> Iterator[Statistic]:
     """Yield the steps of installed nodes, with power, cadence and demand."""

@@ -163,9 +163,9 @@ def event_windows_chart(run: RunData, unit: PowerUnit) -> Chart | None:
         return None
     basis = str(run.metrics["zooms"].get("basis", "1 s means")).partition(";")[0]
     by_part = (
-        f" {run.by_part.capitalize()}: change from the mean before the step, or from "
-        "the mean of what is shown; that of all of them and all else adds up to the "
-        f"facility's; up to {MAX_PART_POINTS} means each."
+        f" {run.parts_text.capitalize()}: change from the mean before the step, or "
+        "from the mean of what is shown; that of all of them and all else adds up to "
+        f"the facility's; up to {MAX_PART_POINTS} means each."
     )
     width = (run.metrics.get("grid") or {}).get("bandwidth") or {}
     smooth = (
@@ -269,4 +269,4 @@ def _window_panels(run: RunData, entry: Entry, unit: PowerUnit) -> Iterator[Pane
         low, high = float(np.min(heights)), float(np.max(heights))
         range_ = min(ends[0] - level, 1.05 * low), max(ends[1] - level, 1.05 * high)
         axis = Axis(f"Change of power [{unit.power}]", range=range_)
-        yield Panel(time, axis, tuple(lines), f"The same {run.by_part}")
+        yield Panel(time, axis, tuple(lines), f"The same {run.parts_text}")

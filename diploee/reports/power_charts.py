@@ -80,7 +80,7 @@ def carpet_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
     )
     return Chart(
         "carpet-pools" if is_part else "carpet",
-        f"The whole period {runs[0].by_part if is_part else 'at a glance'}",
+        f"The whole period {runs[0].parts_text if is_part else 'at a glance'}",
         (
             "Each column is a day, midnight at the bottom; colour is the facility's "
             f"power. Cells are means of {interval(cell_ms)}, so short peaks look lower "

@@ -50,7 +50,7 @@ def run_sections(
         result.append(limits_section([(report, "") for report in limits]))
     result += [view.section(part) for part in RANKED]
     ramps = next(k for k, section in enumerate(result) if section.id == "ramps")
-    result[ramps] = _with_causes(result[ramps], view)
+    result[ramps] = _add_causes(result[ramps], view)
     notes = {
         "poi": [*_billing_notes(run), *reactive_notes(run)],
         "ramps": voltage_notes(view),
@@ -249,7 +249,7 @@ def worst_weeks(metrics: Mapping[str, Any]) -> list[tuple[list[str], str]]:
     return [result for week, result in weeks.items() if week != of_peak]
 
 
-def _with_causes(section: Section, view: RunView) -> Section:
+def _add_causes(section: Section, view: RunView) -> Section:
     """Return the section of ramps with the causes of each extreme event."""
     per = W_PER_MW / view.unit.watts
     figures: dict[bool, list[Statistic]] = {True: [], False: []}

@@ -78,12 +78,15 @@ _ENVELOPE: dict[str, Kind] = {
 
 def sweep_sections(sweep: SweepData, limits: Sequence[str]) -> list[Section]:
     """Return the sections of a sweep: points, ensemble spread and compliance."""
-    title, charts = "Metrics against the axes", tuple(_charts(sweep))
-    points = Section("sweep", title, (), (_table(sweep),), charts)
-    return [points, *filter(None, (_ensemble(sweep), _limits(sweep, limits)))]
+    title, charts = "Metrics against the axes", tuple(_axis_charts(sweep))
+    points = Section("sweep", title, (), (_points_table(sweep),), charts)
+    return [
+        points,
+        *filter(None, (_ensemble_section(sweep), _compliance_section(sweep, limits))),
+    ]
 
 
-def _metrics(sweep: SweepData) -> list[Metric]:
+def _summary_metrics(sweep: SweepData) -> list[Metric]:
     """Return the summary metrics of the sweep, with power in a suitable unit."""
     result = sweep.finished
     unit = power_unit(result.get("power.max_mw", result[MEAN_POWER]).max() * W_PER_MW)
@@ -93,7 +96,7 @@ def _metrics(sweep: SweepData) -> list[Metric]:
 
 def _metrics_to_draw(sweep: SweepData) -> tuple[list[Metric], str]:
     """Return the metrics with several values (or all), and notes on the others."""
-    present = _metrics(sweep)
+    present = _summary_metrics(sweep)
     moving = [m for m in present if len(sweep.finished[m.key].dropna().unique()) > 1]
     drawn_metrics, notes = (moving or present)[:MAX_METRICS], ""
     for text, names in (
@@ -107,7 +110,7 @@ def _metrics_to_draw(sweep: SweepData) -> tuple[list[Metric], str]:
     return drawn_metrics, notes
 
 
-def _charts(sweep: SweepData) -> Iterator[Chart]:
+def _axis_charts(sweep: SweepData) -> Iterator[Chart]:
     """Yield a chart for each axis with several values, with a panel for each metric.
 
     Of zipped axes only the first is drawn. Two axes also give a map of each metric. A
@@ -163,11 +166,11 @@ def _charts(sweep: SweepData) -> Iterator[Chart]:
                 f"{f'median over {listed(over)}' if over else 'value of the run'}"
                 f".{words}"
             ),
-            tuple(_map(sweep, metric, *moving[:2]) for metric in metrics),
+            tuple(_metric_map(sweep, metric, *moving[:2]) for metric in metrics),
         )
 
 
-def _map(sweep: SweepData, metric: Metric, across: str, up: str) -> Panel:
+def _metric_map(sweep: SweepData, metric: Metric, across: str, up: str) -> Panel:
     """Return a map of a metric over two axes."""
     numeric = all(_is_numeric(sweep.finished[axis]) for axis in (across, up))
     table = sweep.finished.pivot_table(
@@ -271,9 +274,9 @@ def _is_numeric(values: pd.Series[Any]) -> bool:
     return values.dtype.kind in "iuf"
 
 
-def _table(sweep: SweepData) -> SectionTable:
+def _points_table(sweep: SweepData) -> SectionTable:
     """Return the medians over seeds for each point of the axes."""
-    metrics, by = _metrics(sweep), list(sweep.axes) or (lambda _: "all")
+    metrics, by = _summary_metrics(sweep), list(sweep.axes) or (lambda _: "all")
     figures: list[Statistic] = []
     # In the order of the sweep's file
     points: Any = list(sweep.finished.groupby(by, sort=False))
@@ -301,7 +304,7 @@ def _table(sweep: SweepData) -> SectionTable:
     return SectionTable("Points of the sweep", tuple(figures), note, "Point")
 
 
-def _ensemble(sweep: SweepData) -> Section | None:
+def _ensemble_section(sweep: SweepData) -> Section | None:
     """Return the spread of load and metrics; None without an ensemble."""
     if not (sweep.folder / ENSEMBLE_TABLE).is_file() or "point" not in sweep.finished:
         return None
@@ -310,7 +313,7 @@ def _ensemble(sweep: SweepData) -> Section | None:
         for name, columns in ((ENSEMBLE_TABLE, _SPREAD), (ENVELOPE_TABLE, _ENVELOPE))
     )
     finished = sweep.finished.drop_duplicates("point")
-    moving, metrics = moving_axes(finished, sweep.axes), _metrics(sweep)
+    moving, metrics = moving_axes(finished, sweep.axes), _summary_metrics(sweep)
     names = {
         int(row["point"]): point_name(row, moving) for _, row in finished.iterrows()
     }
@@ -337,11 +340,11 @@ def _ensemble(sweep: SweepData) -> Section | None:
     )
 
 
-def _omission_note(shown: Sized, found: Sized, table: str) -> str:
+def _omission_note(shown: Sized, all_points: Sized, table: str) -> str:
     """Return a note with the number of shown points, if some are left out."""
-    few = len(shown) < len(found)
+    few = len(shown) < len(all_points)
     return (
-        f"{len(shown)} of {len(found)} points, evenly spread; all are in {table}."
+        f"{len(shown)} of {len(all_points)} points, evenly spread; all are in {table}."
         if few
         else ""
     )
@@ -506,7 +509,7 @@ def sweep_verdicts(sweep: SweepData, limits: Limits) -> Verdicts:
     return result
 
 
-def _limits(sweep: SweepData, names: Sequence[str]) -> Section | None:
+def _compliance_section(sweep: SweepData, names: Sequence[str]) -> Section | None:
     """Return the fraction of runs in violation at each point; None without limits."""
     tables, notes = [], list[str]()
     for name in names:
@@ -539,9 +542,9 @@ def _limits(sweep: SweepData, names: Sequence[str]) -> Section | None:
     )
 
 
-def compliance_counts(found: Verdicts) -> str:
+def compliance_counts(verdicts: Verdicts) -> str:
     """Return the number of runs by verdict, as text."""
-    counts = Counter(str(report.verdict) for _, report in found.values())
+    counts = Counter(str(report.verdict) for _, report in verdicts.values())
     others = ", ".join(f"{verdict} in {counts[verdict]}" for verdict in VERDICTS[1:])
     n, share = counts.total(), 100 * counts["not met"] / max(counts.total(), 1)
     return (

@@ -63,14 +63,14 @@ def bands_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
             _percentile_layers(drawn, "power_w", period_ms, unit.watts, unit.power),
             f"{title}{by_part}",
         )
-        for drawn, by_part in ((runs, ""), (parts, f", {runs[0].by_part}"))
+        for drawn, by_part in ((runs, ""), (parts, f", {runs[0].parts_text}"))
         for x, period_ms, title in periods
         if drawn
     ]
     caption = _bands_text(runs)
     if parts:
         caption += (
-            f" {runs[0].by_part.capitalize()}: medians, and bands from the 25th to "
+            f" {runs[0].parts_text.capitalize()}: medians, and bands from the 25th to "
             "the 75th"
         )
         caption += " percentile."
@@ -198,12 +198,12 @@ def instances_chart(runs: Sequence[RunData]) -> Chart | None:
 
 def unserved_chart(runs: Sequence[RunData]) -> Chart | None:
     """Return the unserved requests; None if all are served."""
-    lost = list(_services(runs, "unserved_rps"))
+    lost = list(_service_series(runs, "unserved_rps"))
     if not any(values.any() for *_, values in lost):
         return None
     shares = []
     for (_, name, _, offered), (*_, values) in zip(
-        _services(runs, "incoming_rps"), lost, strict=True
+        _service_series(runs, "incoming_rps"), lost, strict=True
     ):
         part = float(values.sum(dtype=np.float64)) / (
             float(offered.sum(dtype=np.float64)) or 1.0
@@ -240,7 +240,7 @@ def _service_chart(
     return Chart(id_, title, words, drawn) if drawn else None
 
 
-def _services(
+def _service_series(
     runs: Sequence[RunData], kind: str
 ) -> Iterator[tuple[int, str, RunData, Array]]:
     """Yield colour index, name, run and values of every service with the column."""
@@ -258,7 +258,7 @@ def _weekly_panel(
 ) -> Panel:
     """Return the panel of a service column's means by time of week."""
     layers = []
-    for k, name, run, values in _services(runs, kind):
+    for k, name, run, values in _service_series(runs, kind):
         ms, (mean,) = profile_by_time(
             run.local_ms, values, MS_PER_WEEK, max(BIN_MS, run.step_ms)
         )

@@ -32,12 +32,12 @@ class Jobs:
         self._starting: asyncio.Task[asyncio.subprocess.Process] | None = None
         self._stopping: asyncio.Task[None] | None = None
 
-    async def warm(self) -> None:
+    async def start_child(self) -> None:
         """Start the child before the first job needs it."""
         async with self._turn:
             await self._running_child()
 
-    async def do(self, job: Message, writes: Path) -> AsyncGenerator[Message, None]:
+    async def run(self, job: Message, writes: Path) -> AsyncGenerator[Message, None]:
         """Run a job in the child, and yield its messages.
 
         If the caller leaves the loop, the job is stopped. `writes` is the folder from

@@ -43,8 +43,8 @@ from diploee.studio.sites import (
     StudioFolder,
     checked_scenario,
     open_draft,
-    search,
-    state,
+    page_contents,
+    search_keys,
 )
 
 HOST = "127.0.0.1"
@@ -109,7 +109,7 @@ class Guard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        if refusal := self._refusal(scope, Headers(scope=scope)):
+        if refusal := self._refusal_status(scope, Headers(scope=scope)):
             words = "too large" if refusal == 413 else "refused"
             answer = Response(f"{words}\n", refusal, _HEADERS, "text/plain")
             await answer(scope, receive, send)
@@ -123,7 +123,7 @@ class Guard:
         path = scope["path"].partition("/")[2].partition("/")[2]
         await self._app({**scope, "path": f"/{path}", "root_path": ""}, receive, headed)
 
-    def _refusal(self, scope: Scope, headers: Headers) -> int | None:
+    def _refusal_status(self, scope: Scope, headers: Headers) -> int | None:
         """Return the HTTP status of a refused request; None for a valid request."""
         if scope["type"] != "http" or any(len(headers.getlist(n)) > 1 for n in _ONCE):
             return 403
@@ -154,11 +154,15 @@ class Studio:
     """Studio: its folder, address and jobs, and the pages of their results."""
 
     def __init__(
-        self, place: StudioFolder, at_most_s: float, port: int = 0, scenario: str = ""
+        self,
+        studio_folder: StudioFolder,
+        at_most_s: float,
+        port: int = 0,
+        scenario: str = "",
     ) -> None:
-        self.place, self.token = place, secrets.token_urlsafe(24)
+        self.studio_folder, self.token = studio_folder, secrets.token_urlsafe(24)
         self.at_most_s, self._scenario = at_most_s, scenario
-        self.socket = _bound(port)
+        self.socket = _bind_socket(port)
         self.results_folder = tempfile.TemporaryDirectory(
             prefix="diploee-studio-", ignore_cleanup_errors=True
         )
@@ -170,7 +174,7 @@ class Studio:
         self._runs: dict[str, str] = {}  # run folders by id of a result
         self.port = int(self.socket.getsockname()[1])
         self.address = f"http://{HOST}:{self.port}/{self.token}/"
-        self.runs_folder = place.folder / "runs"  # folder of saved runs
+        self.runs_folder = studio_folder.folder / "runs"  # folder of saved runs
         self.guard = Guard(self._routes(), self.token, self.port)
         self.server = uvicorn.Server(
             uvicorn.Config(
@@ -199,24 +203,24 @@ class Studio:
         @asynccontextmanager
         async def lifespan(_: Starlette) -> AsyncIterator[None]:
             self.jobs = Jobs()
-            warm = asyncio.create_task(self.jobs.warm())
+            warm = asyncio.create_task(self.jobs.start_child())
             self._tell()
             yield
             warm.cancel()
             await self.jobs.close()
 
         posts = {
-            "start": self._start,
-            "state": self._state,
-            "run": self._run,
-            "take": self._take,
-            "save": self._save,
+            "start": self._post_start,
+            "state": self._post_state,
+            "run": self._post_run,
+            "take": self._post_take,
+            "save": self._post_save,
         }
-        routes = [Route(f"/{name}", self._file, methods=["GET"]) for name in _FILES]
+        routes = [Route(f"/{name}", self._get_file, methods=["GET"]) for name in _FILES]
         routes += [
             Route(f"/{name}", to, methods=["POST"]) for name, to in posts.items()
         ]
-        routes.append(Route("/frames/{id}/{name}", self._frame, methods=["GET"]))
+        routes.append(Route("/frames/{id}/{name}", self._get_frame, methods=["GET"]))
         return Starlette(
             routes=routes,
             lifespan=lifespan,
@@ -226,7 +230,7 @@ class Studio:
             },
         )
 
-    async def _file(self, request: Request) -> Response:
+    async def _get_file(self, request: Request) -> Response:
         """Respond with a file of the studio's page."""
         name, kind = _FILES[request.url.path.rpartition("/")[2]]
         return Response(
@@ -235,7 +239,7 @@ class Studio:
             headers={"Content-Security-Policy": _PAGE_POLICY},
         )
 
-    async def _frame(self, request: Request) -> Response:
+    async def _get_frame(self, request: Request) -> Response:
         """Respond with the page of a result, shown in a frame."""
         result_id, name = request.path_params["id"], request.path_params["name"]
         path = self.temporary / result_id / f"{name}.html"
@@ -244,7 +248,7 @@ class Studio:
         policy = {"Content-Security-Policy": f"{POLICY}; frame-ancestors 'self'"}
         return FileResponse(path, media_type="text/html", headers=policy)
 
-    async def _start(self, request: Request) -> Response:
+    async def _post_start(self, request: Request) -> Response:
         """Respond with the first draft of a new page, and the folder's contents."""
         await _parse_request(request)
         result = [path.parent for path in self.runs_folder.glob(f"*/{MANIFEST}")]
@@ -257,27 +261,29 @@ class Studio:
                     "file": name,
                     "edits": [],
                 },
-                "folder": str(self.place.folder),
-                "files": self.place.files(),
+                "folder": str(self.studio_folder.folder),
+                "files": self.studio_folder.files(),
                 "runs": [folder.name for folder in runs[:200]],
                 "shipped": list(shipped("scenario")),
                 "formats": {name: known.summary for name, known in FORMATS.items()},
             }
         )
 
-    async def _state(self, request: Request) -> Response:
+    async def _post_state(self, request: Request) -> Response:
         """Respond with the page's contents for a draft, or with matching keys."""
         request_data = await _parse_request(request)
         if request_data.words:
             result = await asyncio.to_thread(
-                search, request_data.draft, self.place, request_data.words
+                search_keys, request_data.draft, self.studio_folder, request_data.words
             )
             return JSONResponse({"fields": result})
         return JSONResponse(
-            await asyncio.to_thread(state, request_data.draft, self.place)
+            await asyncio.to_thread(
+                page_contents, request_data.draft, self.studio_folder
+            )
         )
 
-    async def _run(self, request: Request) -> Response:
+    async def _post_run(self, request: Request) -> Response:
         """Respond with the messages of a simulation, or of opened runs, as a stream."""
         request_data = await _parse_request(request)
         runs = [str(self._run_folder(name)) for name in request_data.runs]
@@ -286,9 +292,11 @@ class Studio:
         site = (
             None
             if runs
-            else await asyncio.to_thread(open_draft, request_data.draft, self.place)
+            else await asyncio.to_thread(
+                open_draft, request_data.draft, self.studio_folder
+            )
         )
-        result_id, frames = self._new(request_data.page)
+        result_id, frames = self._new_result(request_data.page)
         if site is None:
             return self._stream(
                 {"do": "look", "runs": runs, "frames": str(frames)}, result_id, frames
@@ -301,7 +309,7 @@ class Studio:
             "start": request_data.start,
             "before": self._runs.get(request_data.before),
             "page": request_data.page,
-            "root": str(self.place.folder),
+            "root": str(self.studio_folder.folder),
             "frames": str(frames),
             "at_most_s": inf
             if request_data.patient
@@ -311,7 +319,7 @@ class Studio:
             job, result_id, frames if request_data.span == "week" else self.runs_folder
         )
 
-    async def _take(self, request: Request) -> Response:
+    async def _post_take(self, request: Request) -> Response:
         """Respond with a file made of a run: its data sheet, or an export."""
         request_data = await _parse_request(request)
         if len(request_data.runs) != 1 or request_data.what not in (
@@ -330,7 +338,7 @@ class Studio:
         }
         file, problems = "", list[str]()
         assert self.jobs is not None
-        async with aclosing(self.jobs.do(job, frames)) as messages:
+        async with aclosing(self.jobs.run(job, frames)) as messages:
             async for message in messages:
                 file, problems = (
                     message.get("file", file),
@@ -344,14 +352,14 @@ class Studio:
             background=BackgroundTask(shutil.rmtree, frames, ignore_errors=True),
         )
 
-    async def _save(self, request: Request) -> Response:
+    async def _post_save(self, request: Request) -> Response:
         """Write the draft's text into the folder, under the scenario's name."""
         request_data = await _parse_request(request)
 
         def save() -> str:
-            site = open_draft(request_data.draft, self.place)
-            scenario = checked_scenario(site.text, site.folder, self.place)
-            place = self.place.inside(f"{scenario.name}.yaml")
+            site = open_draft(request_data.draft, self.studio_folder)
+            scenario = checked_scenario(site.text, site.folder, self.studio_folder)
+            place = self.studio_folder.resolve_inside(f"{scenario.name}.yaml")
             with whole_file(place, request_data.force) as path:
                 path.write_text(site.text, "utf-8")
             return place.name
@@ -362,12 +370,12 @@ class Studio:
         """Return a run's folder by a result's id, or by name in the runs folder."""
         if name in self._runs:
             return Path(self._runs[name])
-        path = self.place.inside(Path("runs") / name)
+        path = self.studio_folder.resolve_inside(Path("runs") / name)
         if path.parent != self.runs_folder or not (path / MANIFEST).is_file():
             raise InputError(f"'{name}' is no run in {self.runs_folder}")
         return path
 
-    def _new(self, page: str) -> tuple[str, Path]:
+    def _new_result(self, page: str) -> tuple[str, Path]:
         """Return id and folder of a new result; the page's oldest ones are removed."""
         result_id = secrets.token_urlsafe(12)
         (self.temporary / result_id).mkdir()
@@ -380,7 +388,7 @@ class Studio:
     def _stream(self, job: dict[str, Any], result_id: str, writes: Path) -> Response:
         """Respond with a job's messages, one JSON line each."""
         assert self.jobs is not None
-        messages = self.jobs.do(job, writes)
+        messages = self.jobs.run(job, writes)
 
         async def lines() -> AsyncIterator[str]:
             async with aclosing(messages):
@@ -398,7 +406,7 @@ class Studio:
         return StreamingResponse(lines(), media_type="application/x-ndjson")
 
 
-def _bound(port: int) -> socket.socket:
+def _bind_socket(port: int) -> socket.socket:
     """Return a socket bound to the loopback address."""
     server_socket = socket.socket()
     try:

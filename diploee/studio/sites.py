@@ -38,7 +38,7 @@ from diploee.scenario.models import Scenario, Size
 from diploee.scenario.starter import SiteAnswers
 from diploee.scenario.yaml_lines import dotted_key, load_yaml_with_lines, read_value
 from diploee.schedule.policy import compiled_engine_for
-from diploee.studio.edits import REMOVED, read, set_key, set_list, to_flow_yaml
+from diploee.studio.edits import REMOVED, parse_yaml, set_key, set_list, to_flow_yaml
 
 MAX_EDITS, MAX_TEXT_LENGTH, MAX_NAME_COLUMNS = 500, 500_000, 200
 MAX_FIRST, MAX_MATCHES = 15, 40
@@ -123,7 +123,7 @@ class StudioFolder:
 
     folder: Path  # resolved
 
-    def inside(self, name: str | Path) -> Path:
+    def resolve_inside(self, name: str | Path) -> Path:
         """Return the real path of a name in the folder; refuse paths outside."""
         try:
             path = (self.folder / name).resolve()
@@ -137,7 +137,7 @@ class StudioFolder:
 
     def scenario_file(self, name: str) -> Path:
         """Return a scenario's path by its name in the folder, or its shipped name."""
-        path = shipped("scenario").get(name) or self.inside(name)
+        path = shipped("scenario").get(name) or self.resolve_inside(name)
         if path.suffix not in (".yaml", ".yml"):
             raise InputError(
                 f"'{name}': expected the name of a YAML file, or of what ships"
@@ -171,32 +171,35 @@ class OpenedDraft:
     @property
     def data(self) -> dict[str, Any]:
         """Data of the YAML text."""
-        return read(self.text)[0]
+        return parse_yaml(self.text)[0]
 
 
-def checked_scenario(text: str, folder: Path, place: StudioFolder) -> Scenario:
+def checked_scenario(text: str, folder: Path, studio_folder: StudioFolder) -> Scenario:
     """Return the scenario of a YAML text.
 
     Custom Python code, and files outside the studio's folder, are refused.
     """
-    data, _ = read(text)
-    if code := next(_named_code(data, ""), None):
+    data, _ = parse_yaml(text)
+    if code := next(_code_keys(data, ""), None):
         raise ScenarioError(
             [f"{code}: code of your own is not loaded here; use 'diploee run'"]
         )
     scenario = scenario_from_dict(data).with_folder(folder)
-    roots = (place.folder, shipped_folder("scenarios").resolve())
+    roots = (studio_folder.folder, shipped_folder("scenarios").resolve())
     beside = [name for name in scenario.limits if name not in shipped("limits")]
     for name in (*input_files(scenario), *beside):
         path = (folder / name).resolve()
         if not any(path.is_relative_to(root) for root in roots):
             raise ScenarioError(
-                [f"scenario: '{name}' is outside of {place.folder}; move it there"]
+                [
+                    f"scenario: '{name}' is outside of {studio_folder.folder}; "
+                    "move it there"
+                ]
             )
     return scenario
 
 
-def _named_code(value: Any, at: str) -> Iterator[str]:
+def _code_keys(value: Any, at: str) -> Iterator[str]:
     """Yield the keys that name Python code, which a scenario would import."""
     if isinstance(value, dict):
         for key, inner in value.items():
@@ -206,10 +209,10 @@ def _named_code(value: Any, at: str) -> Iterator[str]:
                 and _CODE.fullmatch(inner.strip())
             ):
                 yield f"{at}{key}"
-            yield from _named_code(inner, f"{at}{key}.")
+            yield from _code_keys(inner, f"{at}{key}.")
     elif isinstance(value, list):
         for k, inner in enumerate(value):
-            yield from _named_code(inner, f"{at}{k}.")
+            yield from _code_keys(inner, f"{at}{k}.")
 
 
 @lru_cache(maxsize=64)
@@ -218,12 +221,12 @@ def _starter(answers: SiteAnswers, name: str) -> str:
     return starter(answers, name)[0]
 
 
-def open_draft(draft: Draft, place: StudioFolder) -> OpenedDraft:
+def open_draft(draft: Draft, studio_folder: StudioFolder) -> OpenedDraft:
     """Return a draft's YAML text with its edits applied.
 
     Errors have a line ``key: message`` for each problem.
     """
-    answers, folder, name = SiteAnswers(), place.folder, draft.file
+    answers, folder, name = SiteAnswers(), studio_folder.folder, draft.file
     edits = [(key, text.strip()) for key, text in draft.edits]
     if draft.start == "template":
         specified = {
@@ -248,7 +251,7 @@ def open_draft(draft: Draft, place: StudioFolder) -> OpenedDraft:
             )
         base = _starter(answers, name)
     elif draft.start == "file":
-        file = place.scenario_file(draft.file)
+        file = studio_folder.scenario_file(draft.file)
         load_yaml_with_lines(file, "keys such as 'name:'")
         base, folder = file.read_text("utf-8"), file.parent
     else:
@@ -270,7 +273,7 @@ def _with_edit(text: str, key: str, value_text: str) -> str:
     kind, _, rest = key.removeprefix(STAGES_KEY).partition(".")
     if not key.startswith(STAGES_KEY) or kind.isdecimal():
         return set_key(text, key, value)
-    data, _ = read(text)
+    data, _ = parse_yaml(text)
     stages = list(get_value(data, "facility.stages") or [])
     index = _stage_index(stages, kind)
     if value is REMOVED and key.removeprefix(STAGES_KEY) in _REMOVES:
@@ -322,34 +325,34 @@ def cooling_kinds() -> list[str]:
     ]
 
 
-def state(draft: Draft, place: StudioFolder) -> dict[str, Any]:
+def page_contents(draft: Draft, studio_folder: StudioFolder) -> dict[str, Any]:
     """Return the contents of a page for its draft, or the draft's problems."""
     try:
-        site = open_draft(draft, place)
+        site = open_draft(draft, studio_folder)
     except InputError as error:
-        return {"problems": _problems(error, draft, {})}
+        return {"problems": _problems_by_field(error, draft, {})}
     data: dict[str, Any] = {}
     try:
         data = site.data
-        scenario = checked_scenario(site.text, site.folder, place)
+        scenario = checked_scenario(site.text, site.folder, studio_folder)
     except InputError as error:
-        return {"text": site.text, "problems": _problems(error, draft, data)}
+        return {"text": site.text, "problems": _problems_by_field(error, draft, data)}
     return {
         "text": site.text,
         "problems": [],
         "name": scenario.name,
         "hash": scenario.sha256(),
-        "title": _title(site, scenario),
+        "title": _site_title(site, scenario),
         "start": f"{scenario.start:%Y-%m-%d}",
         "duration": scenario.duration,
         "days": scenario.horizon_ms / MS_PER_DAY,
         "line": one_line_diagram(scenario, data),
-        "fields": [*_first_fields(site, scenario, place)],
+        "fields": [*_first_fields(site, scenario, studio_folder)],
         **command_and_python(site, scenario),
     }
 
 
-def _title(site: OpenedDraft, scenario: Scenario) -> str:
+def _site_title(site: OpenedDraft, scenario: Scenario) -> str:
     """Return a site's name and size, for the captions of its charts."""
     size = site.answers if site.draft.start == "template" else scenario.facility.size
     if size is not None and size.poi_mw is not None:
@@ -357,23 +360,25 @@ def _title(site: OpenedDraft, scenario: Scenario) -> str:
     return f"{scenario.name}, {plural(scenario.facility.n_nodes, 'node')}"
 
 
-def search(draft: Draft, place: StudioFolder, words: str) -> list[dict[str, Any]]:
+def search_keys(
+    draft: Draft, studio_folder: StudioFolder, words: str
+) -> list[dict[str, Any]]:
     """Return the scenario keys that match all words in name or description.
 
     Keys of missing equipment come last; setting such a key adds the equipment.
     """
-    site = open_draft(draft, place)
-    scenario = checked_scenario(site.text, site.folder, place)
+    site = open_draft(draft, studio_folder)
+    scenario = checked_scenario(site.text, site.folder, studio_folder)
     written, words_asked = scenario.model_dump(mode="json"), words.lower().split()
     result: list[tuple[int, int, str, Model]] = []
-    for key, owner in chain(_walk(scenario, ""), _absent(scenario)):
+    for key, owner in chain(_plain_keys(scenario, ""), _missing_stage_keys(scenario)):
         text = type(owner).model_fields[key.rpartition(".")[2]].description or ""
         if all(word in f"{key} {text}".lower() for word in words_asked):
             result.append(
                 (sum(word not in key for word in words_asked), len(result), key, owner)
             )
     return [
-        _field(
+        _form_field(
             key,
             owner,
             key.rpartition(".")[2],
@@ -384,7 +389,7 @@ def search(draft: Draft, place: StudioFolder, words: str) -> list[dict[str, Any]
     ]
 
 
-def _problems(
+def _problems_by_field(
     error: InputError, draft: Draft, data: dict[str, Any]
 ) -> list[dict[str, str]]:
     """Return problems, each with the edited field that caused it, if any."""
@@ -408,18 +413,18 @@ def _indexed_key(key: str, data: dict[str, Any]) -> str:
     return key if at is None else f"{STAGES_KEY}{at}{dot}{rest}"
 
 
-def _walk(value: Any, at: str) -> Iterator[tuple[str, Model]]:
+def _plain_keys(value: Any, at: str) -> Iterator[tuple[str, Model]]:
     """Yield each key with a plain value, and its model."""
     for key, inner, owner, _ in children(value, at):
         within = list(inner.values()) if isinstance(inner, Mapping) else inner
         parts = within if isinstance(within, list | tuple) else [within]
         if any(isinstance(part, Model) for part in parts):
-            yield from _walk(inner, key)
+            yield from _plain_keys(inner, key)
         elif owner is not None:
             yield key.lstrip("."), owner
 
 
-def _absent(scenario: Scenario) -> Iterator[tuple[str, Model]]:
+def _missing_stage_keys(scenario: Scenario) -> Iterator[tuple[str, Model]]:
     """Yield the keys of stage kinds that a scenario lacks."""
     present_kinds = {stage.kind for stage in scenario.facility.stages}
     for kind, spec in STAGES.by_name.items():
@@ -433,13 +438,13 @@ def _absent(scenario: Scenario) -> Iterator[tuple[str, Model]]:
 
 
 def _first_fields(
-    site: OpenedDraft, scenario: Scenario, place: StudioFolder
+    site: OpenedDraft, scenario: Scenario, studio_folder: StudioFolder
 ) -> Iterator[dict[str, Any]]:
     """Yield the initial fields of a page: tenants of the site, and equipment."""
     data, written = site.data, scenario.model_dump(mode="json")
     if site.draft.start == "template":
         for name in SiteAnswers.model_fields:
-            result = _field(
+            result = _form_field(
                 SITE_KEY + name, site.answers, name, getattr(site.answers, name), True
             )
             yield result | {
@@ -448,16 +453,16 @@ def _first_fields(
     else:
         key = "facility.size.poi_mw"
         size = scenario.facility.size or Size.model_construct()
-        result = _field(key, size, "poi_mw", get_value(data, key), True)
+        result = _form_field(key, size, "poi_mw", get_value(data, key), True)
         yield result | {"label": _LABELS["poi_mw"]}
-        keys = dict(_walk(scenario, ""))
+        keys = dict(_plain_keys(scenario, ""))
         keys_to_show = [
             key for pattern in _FIRST for key in keys if re.fullmatch(pattern, key)
         ]
         for key in keys_to_show[: MAX_FIRST - 1 - len(EQUIPMENT)]:
             *path, name = key.split(".")
             label = " ".join([*path[1:], name]).replace("_", " ")
-            yield _field(key, keys[key], name, get_value(written, key), True) | {
+            yield _form_field(key, keys[key], name, get_value(written, key), True) | {
                 "label": label
             }
     stages = scenario.facility.stages
@@ -465,14 +470,14 @@ def _first_fields(
         kind, _, name = key.removeprefix(STAGES_KEY).partition(".")
         at = _stage_index([stage.kind for stage in stages], kind)
         if key == "limits":
-            result = _field(key, scenario, key, written.get(key) or None, True)
-            names = [*shipped("limits"), *place.files(of_limits=True)]
+            result = _form_field(key, scenario, key, written.get(key) or None, True)
+            names = [*shipped("limits"), *studio_folder.files(of_limits=True)]
             result |= {
                 "choices": ["", *(f"[{name}]" for name in names)],
                 "closed": True,
             }
         elif kind == COOLING:
-            result = _field(
+            result = _form_field(
                 key, scenario.facility, "stages", at and stages[at].kind, True
             )
             result |= {
@@ -492,14 +497,14 @@ def _first_fields(
             value = (
                 None if at is None else get_value(written, f"{STAGES_KEY}{at}.{name}")
             )
-            result = _field(key, spec, name, value, at is not None)
+            result = _form_field(key, spec, name, value, at is not None)
             if key.removeprefix(STAGES_KEY) in _REMOVES:
                 result["text"] += " Empty: none."
                 result["choices"] = result["choices"] and ["", *result["choices"]]
         yield result | {"label": label}
 
 
-def _field(
+def _form_field(
     key: str, owner: Model, name: str, value: Any, given: bool
 ) -> dict[str, Any]:
     """Return a key as a form field, from the declaration in its model."""
@@ -508,12 +513,12 @@ def _field(
         _schema(type(owner))["properties"][name],
     )
     text, marks = field.description or "", field_marks(field)
-    choices, default = _choices(key_schema), key_schema.get("default")
+    choices, default = _allowed_values(key_schema), key_schema.get("default")
     return {
         "key": key,
         "label": key,
         "given": given,
-        "unit": _unit(name, text),
+        "unit": _key_unit(name, text),
         "text": text,
         "value": "" if value is None else to_flow_yaml(value),
         "default": "" if default in (None, "", [], {}) else to_flow_yaml(default),
@@ -526,13 +531,13 @@ def _field(
     }
 
 
-def _unit(name: str, text: str) -> str:
+def _key_unit(name: str, text: str) -> str:
     """Return the unit of a key, from its description or the suffix of its name."""
     units = re.findall(r"\[([^\[\]]+)\]", text)
     return units[-1] if units else "s" if name.endswith("_s") else ""
 
 
-def _choices(key_schema: Schema) -> list[str]:
+def _allowed_values(key_schema: Schema) -> list[str]:
     """Return the allowed values of a key that only takes literals."""
     options = key_schema.get("anyOf") or key_schema.get("oneOf") or [key_schema]
     if key_schema.get("type") == "boolean":
@@ -582,15 +587,15 @@ def _settings_text(stage: Any, specified: Any) -> str:
     for key, value in specified.items() if isinstance(specified, dict) else ():
         if key != "kind" and isinstance(value, str | int | float):
             field = type(stage).model_fields.get(key)
-            unit = _unit(key, (field and field.description) or "")
+            unit = _key_unit(key, (field and field.description) or "")
             texts.append(f"{value} {unit}".strip().replace("_", " "))
     return ", ".join(texts[:2])
 
 
 def command_and_python(site: OpenedDraft, scenario: Scenario) -> dict[str, str]:
     """Return the command line and the Python code that run the scenario."""
-    base, _ = read(site.base)
-    changes = dict(_changes(base, site.data, ""))
+    base, _ = parse_yaml(site.base)
+    changes = dict(_changed_keys(base, site.data, ""))
     policies = [pool.scheduler.open() for pool in scenario.facility.pools.values()]
     compiled = scenario.flexibility is None and all(map(compiled_engine_for, policies))
     lines, name = [], site.name
@@ -603,7 +608,7 @@ def command_and_python(site: OpenedDraft, scenario: Scenario) -> dict[str, str]:
         lines.append(
             shlex.join(["diploee", "init", *options, "--defaults", "--out", name])
         )
-    if site.draft.start == "text" or not _is_same(base, changes, scenario):
+    if site.draft.start == "text" or not _is_same_scenario(base, changes, scenario):
         lines, changes, name = [], {}, f"{scenario.name}.yaml"
     sets = [
         w
@@ -625,7 +630,9 @@ def command_and_python(site: OpenedDraft, scenario: Scenario) -> dict[str, str]:
     return {"command": "\n".join(lines), "python": python}
 
 
-def _is_same(base: dict[str, Any], changes: dict[str, Any], scenario: Scenario) -> bool:
+def _is_same_scenario(
+    base: dict[str, Any], changes: dict[str, Any], scenario: Scenario
+) -> bool:
     """Return True if changed keys on a command line give the same scenario."""
     try:
         data, _ = with_overrides(
@@ -636,7 +643,7 @@ def _is_same(base: dict[str, Any], changes: dict[str, Any], scenario: Scenario) 
         return False
 
 
-def _changes(old: Any, new: Any, at: str) -> Iterator[tuple[str, Any]]:
+def _changed_keys(old: Any, new: Any, at: str) -> Iterator[tuple[str, Any]]:
     """Yield the keys that differ between two scenarios, with new values.
 
     Lists of different length count as one key.
@@ -649,10 +656,12 @@ def _changes(old: Any, new: Any, at: str) -> Iterator[tuple[str, Any]]:
         and not any("." in str(k) for k in new)
     ):
         for key in {**old, **new}:
-            yield from _changes(old.get(key), new.get(key), f"{at}.{key}".lstrip("."))
+            yield from _changed_keys(
+                old.get(key), new.get(key), f"{at}.{key}".lstrip(".")
+            )
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for k, (before, after) in enumerate(zip(old, new, strict=True)):
-            yield from _changes(before, after, f"{at}.{k}")
+            yield from _changed_keys(before, after, f"{at}.{k}")
     else:
         yield at, new
 
@@ -662,6 +671,6 @@ def week_text(text: str, start: str) -> str:
 
     Compliance results are only valid for the whole period.
     """
-    data = {**read(text)[0], "duration": "7 d"}
+    data = {**parse_yaml(text)[0], "duration": "7 d"}
     data |= {"start": read_value(start, "start")} if start else {}
     return to_flow_yaml({key: value for key, value in data.items() if key != "limits"})

@@ -182,25 +182,25 @@ class Worker:
 
     def run(self, job: dict[str, Any]) -> None:
         """Simulate a scenario or a week of it, and make its pages and differences."""
-        place, folder, frames = (
+        studio_folder, folder, frames = (
             StudioFolder(Path(job["root"])),
             Path(job["folder"]),
             Path(job["frames"]),
         )
         is_week = job["span"] == "week"
         text = week_text(job["text"], job["start"]) if is_week else job["text"]
-        scenario = checked_scenario(text, folder, place)
+        scenario = checked_scenario(text, folder, studio_folder)
         inputs = self._reader.load(scenario, self._library)
         out, result = frames / "run", None
         if not is_week:
-            runs, sha256 = place.inside("runs"), scenario.sha256()
+            runs, sha256 = studio_folder.resolve_inside("runs"), scenario.sha256()
             first = runs / f"{scenario.name}-{sha256[:8]}"
             result = _existing_run(
                 self._done.get(sha256, first), sha256, sha256 in self._done
             )
             out = default_folder(scenario.name, sha256, runs)
         key = (job["page"], scenario.start, scenario.horizon_ms)
-        keep = partial(self._keep, frames, "picture")
+        keep = partial(self._write_page, frames, "picture")
         watch = PowerPreview(scenario, self._series.get(key), keep)
         if result is not None:
             watch.draw(_power_w(result))
@@ -221,10 +221,10 @@ class Worker:
             self._series.pop(next(iter(self._series)))
         self._series[key] = watch.series
         self.say(stage="page", fraction=0.0, text="")
-        self._page([result], frames)
+        self._make_report([result], frames)
         self.say(run=str(result.folder), **self._differences(job.get("before"), result))
 
-    def look(self, job: dict[str, Any]) -> None:
+    def show_runs(self, job: dict[str, Any]) -> None:
         """Make the page of finished runs, compared if there are several."""
         runs, frames, before = (
             [*map(RunFolder.open, job["runs"])],
@@ -233,15 +233,15 @@ class Worker:
         )
         for run in runs[:2]:
             watch = PowerPreview(
-                run.scenario, before, partial(self._keep, frames, "picture")
+                run.scenario, before, partial(self._write_page, frames, "picture")
             )
             watch.draw(_power_w(run))
             before = watch.series
-        self._page(runs, frames)
+        self._make_report(runs, frames)
         more = self._differences(job["runs"][0], runs[1]) if len(runs) == 2 else {}
         self.say(run=str(runs[0].folder), **more)
 
-    def take(self, job: dict[str, Any]) -> None:
+    def write_file(self, job: dict[str, Any]) -> None:
         """Write the data sheet or an export of a run."""
         out, run = Path(job["frames"]), open_run(job["run"])
         if job["what"] == "datasheet":
@@ -261,12 +261,12 @@ class Worker:
                 file = Path(shutil.make_archive(str(file), "zip", file))
         self.say(file=str(file))
 
-    def _page(self, runs: list[RunFolder], frames: Path) -> None:
+    def _make_report(self, runs: list[RunFolder], frames: Path) -> None:
         """Make the report page of runs."""
         report = build_report([run.folder for run in runs])
-        self._keep(frames, "report", report_page(report))
+        self._write_page(frames, "report", report_page(report))
 
-    def _keep(self, frames: Path, name: str, page: str) -> None:
+    def _write_page(self, frames: Path, name: str, page: str) -> None:
         """Write a page of the result, and send its name."""
         (frames / f"{name}.html").write_text(page, "utf-8")
         self.say(frame=name)
@@ -358,9 +358,9 @@ def main() -> None:
         try:
             busy = True
             job = json.loads(text)
-            {"run": worker.run, "look": worker.look, "take": worker.take}[job["do"]](
-                job
-            )
+            {"run": worker.run, "look": worker.show_runs, "take": worker.write_file}[
+                job["do"]
+            ](job)
         except KeyboardInterrupt:
             problems = ["stopped"]
         except RunTooLongError as error:

@@ -264,7 +264,9 @@ def run_hash(scenario: Scenario, inputs: Inputs, own: Sequence[OwnPart] = ()) ->
         },
         "curves": {name: file.sha256 for name, file in curve_files.items()},
         "files": dict(inputs.hashes),
-        "limits": [each.model_dump(mode="json") for each in load_scenario_limits(scenario)],
+        "limits": [
+            each.model_dump(mode="json") for each in load_scenario_limits(scenario)
+        ],
         "own_parts": [asdict(part) for part in own],
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -13,7 +13,7 @@ from diploee.base.errors import Brief
 from diploee.base.model import InnerShare, default, document_fields, unset
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_DAY, MS_PER_H
-from diploee.fits.binned_counts import Counts, sum_by_index
+from diploee.fits.binned_counts import BinnedCounts, sum_by_index
 from diploee.fits.calendar import (
     CalendarFit,
     FitChoices,
@@ -68,7 +68,7 @@ class ArrivalFit(Brief):
     """Fitted process of job submissions."""
 
     # Submissions per clock hour; a job array is one submission
-    hours: Counts
+    hours: BinnedCounts
     calendar: CalendarFit  # weights of the week and of the months
     # Limits of the weights of the hours of the week (168,) and of months (12,)
     week_low: Float64Array
@@ -89,7 +89,7 @@ class ArrivalFit(Brief):
 
 
 def fit_arrivals(
-    hours: Counts,
+    hours: BinnedCounts,
     hour: Int64Array,
     n_jobs: Int64Array,
     node_h: Float64Array,

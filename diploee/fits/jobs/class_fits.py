@@ -145,13 +145,13 @@ def fit_classes(
                 means |= dict(
                     zip(node_time_group, _shrunk_means(own, wide), strict=True)
                 )
-            fit = _scaled_to(class_s, tables[members], means[number])
+            fit = _scale_durations(class_s, tables[members], means[number])
         rows = np.flatnonzero(is_in_array_job & (class_of == number))
         arrays = None
         if rows.size:
             array_duration = None
             if draws_durations and rows.size < n_jobs[number]:
-                array_duration = _scaled_to(
+                array_duration = _scale_durations(
                     duration_s[rows], fit_durations(duration_s[rows])
                 ).model
             arrays = JobArrays(
@@ -205,7 +205,7 @@ def _shrunk_means(
     return means
 
 
-def _scaled_to(
+def _scale_durations(
     own_s: Float64Array, table: DurationFit, mean_s: float | None = None
 ) -> DurationFit:
     """Return a duration fit scaled to a mean [s], by default the mean of `own_s`."""

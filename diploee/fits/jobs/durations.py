@@ -73,7 +73,7 @@ def fit_quantiles(duration_s: Float64Array) -> DurationModel:
     points.
     """
     ordered = np.sort(duration_s)
-    level, seconds = _points(ordered)
+    level, seconds = _empirical_levels(ordered)
     log_s = np.log(seconds)
     allowed = np.minimum(LEVEL_TOLERANCE, TAIL_TOLERANCE * (1 - level))
     allowed = np.maximum(allowed, 1 / ordered.size)  # one job more or less
@@ -120,7 +120,7 @@ def fit_quantiles(duration_s: Float64Array) -> DurationModel:
     )
 
 
-def _points(ordered: Float64Array) -> tuple[Float64Array, Float64Array]:
+def _empirical_levels(ordered: Float64Array) -> tuple[Float64Array, Float64Array]:
     """Return levels and durations [s] of the jobs, each at the middle of its step."""
     n = ordered.size
     rows = np.arange(n)

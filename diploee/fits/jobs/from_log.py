@@ -64,7 +64,7 @@ def fit_from_log(
     weeks in random order ("weeks"), as `choices.years` says.
     """
     scenario, pool, _, out, named = target
-    chosen = _rules(workload, rules, library, named)
+    chosen = _class_rules(workload, rules, library, named)
     base, pool_name = find_pool(scenario, pool, named=named)
     log_format, options = _reading_options(base, reading)
     replay_options = [key for key in options if key not in reading]
@@ -101,7 +101,7 @@ def fit_from_log(
         is_like = is_short or worst_error(law) <= 1
         if choices.years == "law" or (choices.years == "auto" and is_like):
             return replace(law, decision="; ".join(_decision_texts(law, law, None)))
-        replay = _replay(log, read, log_format, options, chosen, choices)
+        replay = _replay_key(log, read, log_format, options, chosen, choices)
         weeks = with_generated_years(replace(fit, replay=replay), library)
         taken = weeks
         if choices.years == "auto" and worst_error(law) < worst_error(weeks):
@@ -135,7 +135,7 @@ def fit_from_log(
     return replace(fit, fragment=text)
 
 
-def _replay(
+def _replay_key(
     log: Path,
     read: JobLog,
     log_format: str | None,
@@ -233,7 +233,7 @@ def _reading_options(
     return log_format, replay_options | explicit
 
 
-def _rules(
+def _class_rules(
     workload: str | None,
     rules: Path | str | Sequence[ClassRule] | None,
     library: ProfileLibrary,

@@ -77,21 +77,23 @@ def with_holdout(
 def _compare_forecast(
     name: str,
     values: Float64Array,
-    of_week: Int64Array,
+    value_hours: Int64Array,
     rest: Float64Array,
-    at: Int64Array,
+    rest_hours: Int64Array,
 ) -> BusyNodesForecast:
     """Compare a forecast with the rest of a log.
 
-    `of_week` and `at` are the hours of the week of `values` and `rest`. The 5-95 % band
-    is per hour of the day, as a log has few weeks.
+    `value_hours` and `rest_hours` are the hours of the week of `values` and `rest`. The
+    5-95 % band is per hour of the day, as a log has few weeks.
     """
-    by_hour = [values[of_week % HOURS_PER_DAY == hour] for hour in range(HOURS_PER_DAY)]
-    low, high = np.array([np.quantile(x, BAND) for x in by_hour]).T[
-        :, at % HOURS_PER_DAY
+    by_hour = [
+        values[value_hours % HOURS_PER_DAY == hour] for hour in range(HOURS_PER_DAY)
     ]
-    total, n = (np.bincount(of_week, x, HOURS_PER_WEEK) for x in (values, None))
-    centre = (total / np.maximum(n, 1))[at]
+    low, high = np.array([np.quantile(x, BAND) for x in by_hour]).T[
+        :, rest_hours % HOURS_PER_DAY
+    ]
+    total, n = (np.bincount(value_hours, x, HOURS_PER_WEEK) for x in (values, None))
+    centre = (total / np.maximum(n, 1))[rest_hours]
     n_days = rest.size // HOURS_PER_DAY
     day_errors = (
         (centre - rest)[: n_days * HOURS_PER_DAY].reshape(n_days, -1).mean(axis=1)

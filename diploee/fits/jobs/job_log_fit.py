@@ -406,7 +406,7 @@ def fit_job_log(
         notes=(
             *([NO_DATES] if log.is_relative else []),
             *_pool_notes(pool_n_nodes, n_left_out[WIDER], shares[WIDER], busy_nodes),
-            *_small_notes(fitted_jobs, gpus_per_node, allocates_gpus),
+            *_small_job_notes(fitted_jobs, gpus_per_node, allocates_gpus),
             *_arrival_notes(arrivals),
             *(
                 [f"{plural(groups.n_joined, 'job')} took {NEIGHBOUR}"]
@@ -450,7 +450,7 @@ def _pool_notes(
         )
 
 
-def _small_notes(
+def _small_job_notes(
     jobs: JobRecords, gpus_per_node: int, allocates_gpus: bool
 ) -> Iterator[str]:
     """Yield notes on jobs with fewer GPUs than a whole node."""

@@ -27,10 +27,12 @@ def job_stream(fit: JobLogFit, pool: str) -> dict[str, Any]:
     shares = round_shares([c.probability for c in fit.classes], SHARE_DIGITS)
     tables: dict[str, Any] = {}  # tables that classes share appear once in the YAML
     classes = zip(fit.classes, shares, strict=True)
-    return stream | {"classes": [_class(fit, share, tables) for fit, share in classes]}
+    return stream | {
+        "classes": [_class_entry(fit, share, tables) for fit, share in classes]
+    }
 
 
-def _class(fit: ClassFit, share: float, tables: dict[str, Any]) -> dict[str, Any]:
+def _class_entry(fit: ClassFit, share: float, tables: dict[str, Any]) -> dict[str, Any]:
     """Return the entry of a class; equal duration tables are one object."""
     entry = {"workload": fit.workload, "n_nodes": fit.n_nodes, "probability": share}
     if fit.n_gpus is not None:

@@ -22,7 +22,12 @@ from diploee.base.units import (
     MS_PER_MIN,
     MS_PER_S,
 )
-from diploee.fits.binned_counts import Counts, count_steps, local_time_ms, sum_by_index
+from diploee.fits.binned_counts import (
+    BinnedCounts,
+    count_steps,
+    local_time_ms,
+    sum_by_index,
+)
 from diploee.fits.calendar import (
     CalendarFit,
     fit_step_calendar,
@@ -332,7 +337,7 @@ def fit_requests(
     expected = fit.expected * season
     weeks = fit_weeks(steps.start_ms, steps.step_ms, counts, expected, confidence)
     step_dispersion = compute_dispersion(counts, expected, fit.n_parameters, confidence)
-    hour_counts, hour_expected, is_complete = _hours(steps, expected)
+    hour_counts, hour_expected, is_complete = _hourly_counts(steps, expected)
     hour_dispersion = compute_dispersion(
         hour_counts[is_complete],
         hour_expected[is_complete],
@@ -371,7 +376,7 @@ def fit_requests(
         month_high=month_high,
         dispersion=step_dispersion,
         hourly_dispersion=hour_dispersion,
-        fluctuation=_fluctuation(trace, fit, steps, season, weeks, confidence),
+        fluctuation=_fit_minutes(trace, fit, steps, season, weeks, confidence),
         weeks=weeks,
         is_counted=bool((requests == np.rint(requests)).all()),
         n_dead_hours=gaps[0],
@@ -420,8 +425,8 @@ def trim_trace(
     )
 
 
-def _hours(
-    steps: Counts, expected: Float64Array
+def _hourly_counts(
+    steps: BinnedCounts, expected: Float64Array
 ) -> tuple[Float64Array, Float64Array, BoolArray]:
     """Return counts and expectations of clock hours, and a mask of complete hours."""
     hour = steps.hour - steps.hour[0]
@@ -456,10 +461,10 @@ def _count_gaps(
     return int((ends - begins)[is_gap].sum()), int(is_gap.sum())
 
 
-def _fluctuation(
+def _fit_minutes(
     trace: RequestTrace,
     fit: CalendarFit,
-    steps: Counts,
+    steps: BinnedCounts,
     season: Float64Array,
     weeks: WeekFit | None,
     confidence: float,
@@ -491,8 +496,8 @@ def _fit_service(
 ) -> ServiceFit:
     """Return the requests and token lengths of one service of a trace."""
     n_requests = float(trace.n_requests[index].sum())
-    inputs = _summary(trace.input_tokens, index)
-    outputs = _summary(trace.output_tokens, index)
+    inputs = _summarize_lengths(trace.input_tokens, index)
+    outputs = _summarize_lengths(trace.output_tokens, index)
     return ServiceFit(
         name=trace.services[index],
         n_requests=n_requests,
@@ -505,7 +510,7 @@ def _fit_service(
     )
 
 
-def _summary(
+def _summarize_lengths(
     lengths_by_service: tuple[TokenLengths, ...], index: int
 ) -> _LengthSummary | None:
     """Return mean and quantiles of a service's token lengths; None without lengths."""

@@ -93,7 +93,7 @@ def fit_fluctuation(
                 for k, pair in enumerate(pairs, 1)
             ]
         )
-        return log(_nearest_time_s(covariance))
+        return log(_fit_correlation_time_s(covariance))
 
     all_minutes = np.ones(deviation.size, dtype=bool)
     variance_estimate = _jackknife_estimate(variance, all_minutes, z)
@@ -142,7 +142,7 @@ def _common_share(
     return Estimate(*(min(max(v, 0.0), 1.0) for v in astuple(result)))
 
 
-def _nearest_time_s(covariance: Float64Array) -> float:
+def _fit_correlation_time_s(covariance: Float64Array) -> float:
     """Return the correlation time tau [s] that best fits covariances of minutes.
 
     The model of minutes ``k`` apart is ``A exp(-(k - 1) a)`` with ``a`` = 60 s / tau.

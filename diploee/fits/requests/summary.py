@@ -31,7 +31,7 @@ def request_stream(fit: RequestFit, *, pool: str) -> dict[str, Any]:
         "pool": pool,
         "request_rate_rps": round_digits(fit.week_rate_rps, 6),
     }
-    if fit.fluctuation is not None and (spec := _fluctuation(fit.fluctuation)):
+    if fit.fluctuation is not None and (spec := _fluctuation_keys(fit.fluctuation)):
         stream["fluctuation"] = spec
     shares = round_shares([service.share for service in fit.services], 6)
     stream["services"] = services = {}
@@ -43,7 +43,7 @@ def request_stream(fit: RequestFit, *, pool: str) -> dict[str, Any]:
     return stream | calendar_entry(fit.calendar, fit.weeks)
 
 
-def _fluctuation(fit: FluctuationFit) -> dict[str, float]:
+def _fluctuation_keys(fit: FluctuationFit) -> dict[str, float]:
     """Return the scenario's `fluctuation` keys; empty if requests are Poisson."""
     std = round(fit.relative_std.value, _DECIMALS)
     if not std:

@@ -35,7 +35,7 @@ class Excursion(Brief):
     end: float
 
 
-class Level:
+class VoltageLevel:
     """Voltage level with its filter and pickup timer."""
 
     def __init__(
@@ -111,7 +111,7 @@ class Voltage(Brief):
         tau_s = 0.0 if self.is_rms else tau_s
         result, state = (
             list[Excursion](),
-            Level(level, side, tau_s, self.time_s[0], self.pu[0]),
+            VoltageLevel(level, side, tau_s, self.time_s[0], self.pu[0]),
         )
         for start, end, pu in self.intervals():
             since = state.since
@@ -126,7 +126,7 @@ class Voltage(Brief):
 
 
 @dataclass(frozen=True)
-class Change(Brief):
+class FractionChange(Brief):
     """Step of the connected fraction (transfer), or a completed ramp (return)."""
 
     time_s: float
@@ -145,7 +145,7 @@ class Response(Brief):
     """
 
     points: list[tuple[float, float]] = field(default_factory=lambda: [(-inf, 1.0)])
-    changes: list[Change] = field(default_factory=list)
+    changes: list[FractionChange] = field(default_factory=list)
     ramps: list[float] = field(default_factory=list)  # starts
     latched_s: float | None = None  # time of the last latch by the counter
 
@@ -180,10 +180,13 @@ class BlockRideThrough:
         back, rule = settings.recovery, settings.counter
         start = (tau_s, time_s, pu)
         self.stages = [
-            Level(stage.voltage_pu, stage.side, *start) for stage in settings.stages
+            VoltageLevel(stage.voltage_pu, stage.side, *start)
+            for stage in settings.stages
         ]
-        self.low = [Level(back.voltage_pu, "under", *start)] if back else []
-        self.dip = None if rule is None else Level(rule.voltage_pu, "under", *start)
+        self.low = [VoltageLevel(back.voltage_pu, "under", *start)] if back else []
+        self.dip = (
+            None if rule is None else VoltageLevel(rule.voltage_pu, "under", *start)
+        )
         self.dip_ended = -inf
         self.queue: list[tuple[float, int, int, str, tuple[Any, ...]]] = []
         self.n_queued = 0
@@ -207,12 +210,12 @@ class BlockRideThrough:
         """Advance to a time [s] at a constant voltage [pu]."""
         interval = (self.time_s, end_s, pu)
         for stage, level in zip(self.s.stages, self.stages, strict=True):
-            due_s = self._cross(level, interval, stage.time_s)
+            due_s = self._advance_level(level, interval, stage.time_s)
             if due_s is not None:
                 name = f"{stage.side} {stage.voltage_pu:g} pu for {stage.time_s:g} s"
                 self._schedule(due_s, "trip", stage.fraction, name)
         for level in self.low:
-            self._cross(level, interval)
+            self._advance_level(level, interval)
         if (rule := self.s.counter) is not None and self.dip is not None:
             crossed_s, due_s = self.dip.advance(*interval, rule.hold_s)
             if crossed_s is not None and self.dip.since == inf:
@@ -230,8 +233,11 @@ class BlockRideThrough:
             self._run_clock(time_s)
         self.time_s = end_s
 
-    def _cross(
-        self, level: Level, interval: tuple[float, float, float], timer_s: float = inf
+    def _advance_level(
+        self,
+        level: VoltageLevel,
+        interval: tuple[float, float, float],
+        timer_s: float = inf,
     ) -> Any:
         """Advance a level that blocks the return; return its timer's expiry [s]."""
         crossed_s, due_s = level.advance(*interval, timer_s)
@@ -328,7 +334,7 @@ class BlockRideThrough:
     ) -> None:
         if before != self.on:
             self.response.changes.append(
-                Change(time_s, what, before, self.on, cause, start_s)
+                FractionChange(time_s, what, before, self.on, cause, start_s)
             )
             if what == "transfer":
                 self.response.points.append((time_s, before))

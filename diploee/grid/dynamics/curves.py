@@ -326,7 +326,7 @@ def check_compliance(
         return Verdict(kind, text, settings=settings)
     times: tuple[float, ...] = ()
     if curve.level is not None:
-        times = tuple(_recoveries(curve.level, voltage, site_power))
+        times = tuple(_recovery_times_s(curve.level, voltage, site_power))
     low, high = NORMAL_PU
     if ceased and curve.zones and low <= min(voltage.pu) and max(voltage.pu) <= high:
         result.append(("not met", f"load leaves between {low:g} and {high:g} pu"))
@@ -337,7 +337,7 @@ def check_compliance(
             ("inconclusive", "load leaves, and no time for its return is given")
         )
     if curve.most_mw_per_min is not None:
-        result += _restoration(curve.most_mw_per_min, site_power)
+        result += _restoration_result(curve.most_mw_per_min, site_power)
     result = result or [("met", "no load leaves")]
     kind = min((kind for kind, _ in result), key=VERDICTS.index)
     reasons = "; ".join(text for result_kind, text in result if result_kind == kind)
@@ -346,17 +346,17 @@ def check_compliance(
     return Verdict(kind, reasons, times, ceased, settings)
 
 
-def _dips(voltage: Voltage) -> list[tuple[float, float]]:
+def _dip_gaps(voltage: Voltage) -> list[tuple[float, float]]:
     """Return pairs of a dip's end and the next dip's start [s]."""
     spans = (*voltage.excursions(NORMAL_PU[0]), Excursion(inf, inf))
     return [(a.end, b.start) for a, b in pairwise(spans)]
 
 
-def _recoveries(
+def _recovery_times_s(
     level: float, voltage: Voltage, site_power: SitePower
 ) -> Iterator[float]:
     """Yield the recovery time after each dip [s]; infinite without recovery."""
-    for back_s, after_s in _dips(voltage):
+    for back_s, after_s in _dip_gaps(voltage):
         end_s = min(after_s, float(site_power.time_s[-1]))
         last_s = site_power.last_below(level, back_s, end_s) if back_s < inf else inf
         yield inf if last_s >= end_s else last_s - back_s
@@ -368,7 +368,7 @@ def _recovery_results(
     """Yield results on the recovery times after dips, with their reasons."""
     percent, within_s = f"{100 * (curve.level or 0):g} %", curve.within_s
     n = plural(len(times), "dip")
-    dips = zip(times, _dips(voltage), strict=True)
+    dips = zip(times, _dip_gaps(voltage), strict=True)
     slow = [
         (took_s, after_s - back_s)
         for took_s, (back_s, after_s) in dips
@@ -393,7 +393,7 @@ def _recovery_results(
         yield "met", f"back to {percent} within {within_s:g} s"
 
 
-def _restoration(
+def _restoration_result(
     max_mw_per_min: float, site_power: SitePower
 ) -> Iterator[tuple[VerdictName, str]]:
     """Yield the result on the steepest restoration ramp [MW/min], if any."""

@@ -38,7 +38,7 @@ class Motor:
 
     def power(self, speed_pu: float, pu: float, frequency: float) -> complex:
         """Return P + jQ at a speed, voltage and frequency [pu of the rating]."""
-        return pu**2 / self._circuit(speed_pu, frequency).conjugate()
+        return pu**2 / self._impedance(speed_pu, frequency).conjugate()
 
     def advance_speed(
         self, speed_pu: float, length_s: float, pu: float, frequency: float
@@ -57,10 +57,10 @@ class Motor:
 
     def _electrical_torque(self, speed_pu: float, pu: float, frequency: float) -> float:
         """Return the electrical torque [pu] at a speed, voltage and frequency."""
-        circuit = self._circuit(speed_pu, frequency)
-        return (circuit.real - RA) * pu**2 / abs(circuit) ** 2 / frequency
+        impedance = self._impedance(speed_pu, frequency)
+        return (impedance.real - RA) * pu**2 / abs(impedance) ** 2 / frequency
 
-    def _circuit(self, speed_pu: float, frequency: float) -> complex:
+    def _impedance(self, speed_pu: float, frequency: float) -> complex:
         """Return the circuit's impedance [pu] at a speed and frequency."""
         slip_f = frequency - speed_pu
         return RA + 1j * frequency * (

@@ -109,7 +109,7 @@ class ResponseCase(Brief):
         without_mw = np.array([block.mw[row] for block in self.blocks])
         # Two points within each interval, as the fraction jumps at its ends
         near, far = (
-            np.array([_fractions(b.response, times_s) for b in self.blocks])
+            np.array([_connected_fractions(b.response, times_s) for b in self.blocks])
             for times_s in (a + (b - a) / 4, b - (b - a) / 4)
         )
         on = np.dstack([1.5 * near - 0.5 * far, 1.5 * far - 0.5 * near]).reshape(
@@ -145,7 +145,7 @@ class ResponseCase(Brief):
         )
         return {b.name: float(e) for b, e in zip(self.blocks, energy, strict=True)}
 
-    def moves(self) -> Iterator[dict[str, Any]]:
+    def load_changes(self) -> Iterator[dict[str, Any]]:
         """Yield each transfer and return of load with its dip (from 1), size [MW]."""
         low, high = NORMAL_PU
         spans = [*self.voltage.excursions(low), *self.voltage.excursions(high, "over")]
@@ -172,14 +172,14 @@ class ResponseCase(Brief):
         since_s = np.maximum.accumulate(np.where(either, starts_s[0], ends_s), axis=1)
         return float((ends_s - since_s).max())
 
-    def sums(self) -> dict[str, float]:
+    def totals(self) -> dict[str, float]:
         """Return totals over all blocks: load moved [MW], and energy on battery [MWh].
 
         Energy of motors and of blocks without settings is not counted as battery
         energy.
         """
         moved_mw = dict.fromkeys(("transfer", "return"), 0.0)
-        for move in self.moves():
+        for move in self.load_changes():
             moved_mw[move["what"]] += move["mw"]
         energy = self.energy_mwh()
         away_mw = (self.site_power.without_mw - self.site_power.power_mw).sum(axis=0)
@@ -196,7 +196,7 @@ class ResponseCase(Brief):
         }
 
 
-def _fractions(response: Response, times: Float64Array) -> Float64Array:
+def _connected_fractions(response: Response, times: Float64Array) -> Float64Array:
     """Return the connected fraction at given times [s]."""
     t, on = np.array([p for p in response.points if isfinite(p[0])] or [(0.0, 1.0)]).T
     return np.asarray(np.interp(times, t, on, left=1.0))
@@ -268,7 +268,7 @@ class RideThroughResult(Brief):
                     "case": case.label,
                     "at": case.at.isoformat(),
                     "residual_pu": case.residual_pu,
-                    **case.sums(),
+                    **case.totals(),
                     "not_drawn_mwh": case.energy_mwh(),
                     "latched_s": {
                         name: response.latched_s
@@ -277,7 +277,7 @@ class RideThroughResult(Brief):
                         )
                         if response.latched_s is not None
                     },
-                    "moves": [*case.moves()],
+                    "moves": [*case.load_changes()],
                     "verdicts": {
                         name: asdict(results[k])
                         for name, results in self.verdicts.items()
@@ -293,14 +293,16 @@ class RideThroughResult(Brief):
 
     def section(self) -> Section:
         """Return the responses as a section for page, data sheet and terminal."""
-        cases = sorted(self.cases, key=lambda case: -case.sums()["most_away_mw"])
+        cases = sorted(self.cases, key=lambda case: -case.totals()["most_away_mw"])
         dips = f"By block and dip ({cases[0].name})"
         alone = "Settings alone, whatever the event"
         tables = (
-            SectionTable("By load and depth", tuple(_sums(cases)), first="Load, depth"),
-            SectionTable(dips, tuple(_by_dip(cases[0])), first="Block, cause"),
+            SectionTable(
+                "By load and depth", tuple(_total_cells(cases)), first="Load, depth"
+            ),
+            SectionTable(dips, tuple(_dip_cells(cases[0])), first="Block, cause"),
             self.verdict_table(),
-            SectionTable(alone, tuple(_settings_alone(cases[0])), first="Curve"),
+            SectionTable(alone, tuple(_settings_cells(cases[0])), first="Curve"),
         )
         filled_tables = tuple(table for table in tables if table.figures)
         title = f"Ride-through: {self.event.name}"
@@ -335,9 +337,9 @@ def _key_figures(
     case: ResponseCase, worst_by_curve: Mapping[str, Verdict]
 ) -> Iterator[Statistic]:
     """Yield the key figures of a case, and the number of curves by compliance."""
-    sums = case.sums()
+    totals = case.totals()
     load_mw, away_mw, latched_mw = (
-        sums[key] for key in ("load_mw", "most_away_mw", "latched_mw")
+        totals[key] for key in ("load_mw", "most_away_mw", "latched_mw")
     )
     form = number_format([load_mw], DIGITS)
     part = (
@@ -372,7 +374,7 @@ def _key_figures(
             )
 
 
-def _sums(cases: Iterable[ResponseCase]) -> Iterator[Statistic]:
+def _total_cells(cases: Iterable[ResponseCase]) -> Iterator[Statistic]:
     """Yield the cells of the table of totals by case."""
     heads = {
         "load_mw": "Load",
@@ -384,7 +386,7 @@ def _sums(cases: Iterable[ResponseCase]) -> Iterator[Statistic]:
     }
     for case in cases:
         form = number_format([case.load_mw], DIGITS)
-        for key, value in case.sums().items():
+        for key, value in case.totals().items():
             unit, pattern = (
                 ("MWh", number_format([value], 2))
                 if key.endswith("mwh")
@@ -395,11 +397,11 @@ def _sums(cases: Iterable[ResponseCase]) -> Iterator[Statistic]:
             )
 
 
-def _by_dip(case: ResponseCase) -> Iterator[Statistic]:
+def _dip_cells(case: ResponseCase) -> Iterator[Statistic]:
     """Yield the cells of the table of load changes by dip."""
     sums: dict[tuple[int, str], float] = {}
     form = number_format([case.load_mw], DIGITS)
-    for move in case.moves():
+    for move in case.load_changes():
         what = move["cause"] if move["what"] == "transfer" else "returns"
         key = (move["dip"], f"{move['block']}: {what}")
         sums[key] = sums.get(key, 0.0) + move["mw"]
@@ -434,7 +436,7 @@ def _verdict_cells(
             yield Statistic(name, text, quantity=head)
 
 
-def _settings_alone(case: ResponseCase) -> Iterator[Statistic]:
+def _settings_cells(case: ResponseCase) -> Iterator[Statistic]:
     """Yield the cells of the table of settings that trip inside a curve."""
     for name, curve in CURVES.items():
         blocks = case.settings_and_responses().items() if curve.zones else ()
@@ -495,11 +497,11 @@ def ride_through(
             "assumed of it; add it to the scenario, or study a preset with --set "
             "facility.ride_through.it.preset=perc1"
         )
-    load = _Load(run)
+    load = _BlockLoads(run)
     cases = []
-    instants = list(load.instants(at))
-    for k, (label, row) in enumerate(instants):
-        report(0.5 * k / len(instants), label)
+    times = list(load.studied_times(at))
+    for k, (label, row) in enumerate(times):
+        report(0.5 * k / len(times), label)
         when = load.series.at(row)
         for residual in event.residuals or (None,):
             voltage = event.voltage(residual)
@@ -546,13 +548,13 @@ def ride_through(
     return result
 
 
-class _Load:
+class _BlockLoads:
     """Load of a run, split into blocks."""
 
     def __init__(self, run: RunFolder) -> None:
         self.run, self.series, self.parts = run, run.series(), LoadParts.from_run(run)
 
-    def instants(self, at: datetime | None) -> Iterator[tuple[str, int]]:
+    def studied_times(self, at: datetime | None) -> Iterator[tuple[str, int]]:
         """Yield the label and the row of each studied time of the run."""
         step_ms = self.series.step_ms
         if at is not None:

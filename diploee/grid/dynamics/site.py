@@ -271,7 +271,7 @@ class Site:
     ) -> tuple[float, float]:
         """Advance to a time within a step of the run; return P and Q [MW, Mvar]."""
         state, length_s = self._state, end_s - self._state.time_s
-        columns = self._row()
+        columns = self._current_columns()
         parts = {name: float(w[0]) for name, w in self._parts.powers(columns).items()}
         on = self._connected_fractions(parts, end_s, pu)
         if length_s:
@@ -342,7 +342,7 @@ class Site:
             fractions[group] -= machine.s.share * share * (1 - machine.fraction)
         return {name: max(fraction, 0.0) for name, fraction in fractions.items()}
 
-    def _row(self) -> dict[str, Float64Array]:
+    def _current_columns(self) -> dict[str, Float64Array]:
         """Return the columns of the run's step that contains the site's time."""
         state, series = self._state, self._series
         row = state.first + int((state.time_s + TIE_S) / series.step_s)

@@ -121,7 +121,7 @@ class Options(Choices):
         return set(self.model_dump(exclude_defaults=True))
 
 
-def flag(option: str) -> str:
+def option_flag(option: str) -> str:
     """Return an option's name on the command line, such as `--bus-number`."""
     return _FLAGS.get(option, f"--{option.replace('_', '-')}")
 

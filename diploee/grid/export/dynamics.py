@@ -199,7 +199,7 @@ def write_comtrade(request: ExportRequest, revision: int) -> WrittenFiles:
             f"the stamps are the site's local time, UTC{begin.isoformat()[-6:]} as at "
             "the record's start, as this revision has no field for a zone"
         )
-    config = _config(request, channels, revision, begin, factor)
+    config = _config_lines(request, channels, revision, begin, factor)
     (request.path / f"{stem}.cfg").write_bytes(
         "\r\n".join([*config, ""]).encode("ascii", "replace")
     )
@@ -216,7 +216,7 @@ def write_comtrade(request: ExportRequest, revision: int) -> WrittenFiles:
     )
 
 
-def _config(
+def _config_lines(
     request: ExportRequest,
     channels: list[str],
     revision: int,

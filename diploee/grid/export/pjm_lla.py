@@ -17,7 +17,7 @@ from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import W_PER_MW
 from diploee.facility.base import POWER
 from diploee.grid.export.base import ExportRequest, WrittenFiles
-from diploee.grid.export.text import in_mw
+from diploee.grid.export.text import to_mw
 from diploee.metrics.demand import rated_power
 from diploee.scenario.models import Scenario
 
@@ -27,7 +27,7 @@ PLACE = ("ZONENAME", "AREANAME")
 def write_pjm_lla(request: ExportRequest) -> WrittenFiles:
     """Write tables of demand and capacity by year, and a schedule of added capacity."""
     scenario, options = request.run.scenario, request.options
-    steps_ms, added_w = _steps(scenario)
+    steps_ms, added_w = _installations(scenario)
     facility, ratings = scenario.facility, "ratings of the devices that stand, MW"
     is_at_meter = request.options.column == POWER and (
         facility.stages or facility.has_ac_power
@@ -50,7 +50,7 @@ def write_pjm_lla(request: ExportRequest) -> WrittenFiles:
     place = (options.zone, options.area)
     tables: dict[str, tuple[Sequence[str], Iterable[Sequence[Any]]]] = {}
     for name, values in (("demand", peak_by_year), ("capacity", capacity_by_year)):
-        row = [*place, *(_mw(value) for value in values.values())]
+        row = [*place, *(_to_mw(value) for value in values.values())]
         tables[f"{name}.csv"] = ((*PLACE, *map(str, peak_by_year)), [row])
     demand_w, capacity_w = max(peak_by_year.values()), max(capacity_by_year.values())
     note = (
@@ -60,13 +60,13 @@ def write_pjm_lla(request: ExportRequest) -> WrittenFiles:
     )
     tables["summary.csv"] = (
         (*PLACE, "Capacity", "Demand", "Industry", "Note"),
-        [[*place, _mw(capacity_w), _mw(demand_w), "data center", note]],
+        [[*place, _to_mw(capacity_w), _to_mw(demand_w), "data center", note]],
     )
     dates = [scenario.clock.wall.at(time_ms).date() for time_ms in steps_ms.tolist()]
     tables["ramp_schedule.csv"] = (
         ("date", "days_since_step", "step_mw", "capacity_mw", "demand_until_next_mw"),
         [
-            [date.isoformat(), (date - last).days, *map(_mw, powers_w)]
+            [date.isoformat(), (date - last).days, *map(_to_mw, powers_w)]
             for date, last, *powers_w in zip(
                 dates, [dates[0], *dates], added_w, installed_w, phase_w, strict=False
             )
@@ -125,7 +125,7 @@ def _yearly_peaks(
     return peak_by_year, phase_w
 
 
-def _steps(scenario: Scenario) -> tuple[Int64Array, Float64Array]:
+def _installations(scenario: Scenario) -> tuple[Int64Array, Float64Array]:
     """Return times [ms] at which nodes are installed, and their rated power [W]."""
     added_w: dict[int, float] = {}
     for name, installed in scenario.standing_nodes().items():
@@ -136,6 +136,6 @@ def _steps(scenario: Scenario) -> tuple[Int64Array, Float64Array]:
     return np.array(times_ms), np.array([added_w[time_ms] for time_ms in times_ms])
 
 
-def _mw(power_w: float) -> float:
+def _to_mw(power_w: float) -> float:
     """Return a power [MW] that is given in W."""
-    return float(in_mw(np.array(power_w)))
+    return float(to_mw(np.array(power_w)))

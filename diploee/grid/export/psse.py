@@ -37,7 +37,7 @@ NEVER_S = 99_999.0
 
 
 @dataclass(frozen=True)
-class _Window(Brief):
+class _StudiedWindow(Brief):
     """Exported power [MW, Mvar] and the times that the load records describe."""
 
     request: ExportRequest
@@ -79,7 +79,7 @@ def write_psse(request: ExportRequest) -> WrittenFiles:
     parts = zip(*(block.columns for block in request.blocks()), strict=True)
     p_mw, *q_mvar = (np.concatenate(column) for column in parts)
     times = _studied_times(request, p_mw)
-    window = _Window(request, p_mw, q_mvar[0] if q_mvar else None, times)
+    window = _StudiedWindow(request, p_mw, q_mvar[0] if q_mvar else None, times)
     result = [_PARTS[part](window) for part in dict.fromkeys(request.options.parts)]
     files = {name: what for part in result for name, what in part.files.items()}
     return WrittenFiles(
@@ -87,7 +87,7 @@ def write_psse(request: ExportRequest) -> WrittenFiles:
     )
 
 
-def _raw(window: _Window) -> WrittenFiles:
+def _write_raw(window: _StudiedWindow) -> WrittenFiles:
     """Write RAW 32 load records of peak, minimum, worst 15 min and --at."""
     request, q_mvar = window.request, window.q_mvar
     if q_mvar is None:
@@ -194,7 +194,7 @@ The MVA base is 1.25 MVA per MW.
 """
 
 
-def _cmld(window: _Window) -> WrittenFiles:
+def _write_cmld(window: _StudiedWindow) -> WrittenFiles:
     """Write the composite load model with the run's load fractions."""
     request, parts = window.request, LoadParts.from_run(window.request.run)
     options, mw = request.options, window.components_mw(parts)
@@ -288,7 +288,7 @@ PERC1: dict[str, float] = {
 """Parameters of PERC1 with their defaults, in PowerWorld's order."""
 
 
-def _perc1(window: _Window) -> WrittenFiles:
+def _write_perc1(window: _StudiedWindow) -> WrittenFiles:
     """Write the parameters of PERC1, and a record if the user gives its head."""
     request, parts = window.request, LoadParts.from_run(window.request.run)
     options, values = request.options, dict(PERC1)
@@ -331,7 +331,7 @@ def _perc1(window: _Window) -> WrittenFiles:
 
 
 def _perc1_parameters(
-    settings: dict[str, RideThrough], window: _Window, parts: LoadParts
+    settings: dict[str, RideThrough], window: _StudiedWindow, parts: LoadParts
 ) -> tuple[dict[str, float], list[str]]:
     """Return PERC1's parameters, and notes on settings that PERC1 cannot hold.
 
@@ -340,7 +340,7 @@ def _perc1_parameters(
     first = {
         name: result
         for name, block in settings.items()
-        if (result := _first_stage(block))
+        if (result := _largest_dip_stage(block))
     }
     if not first:
         return {}, [
@@ -422,7 +422,7 @@ def _perc1_parameters(
     return values, [*notes, *(f"lost: {each}" for each in lost), *_load_notes(parts)]
 
 
-def _first_stage(block: RideThrough) -> tuple[float, float, VoltageStage] | None:
+def _largest_dip_stage(block: RideThrough) -> tuple[float, float, VoltageStage] | None:
     """Return the largest under-voltage stage, with fraction and shortest dip [s].
 
     Of equal stages it is the one that trips on the shortest dip.
@@ -446,7 +446,7 @@ which --hz may have, by 36 % (sinc).
 """
 
 
-def square_amp_mw(amplitude_mw: float, duty: float) -> float:
+def square_wave_height_mw(amplitude_mw: float, duty: float) -> float:
     """Return the height of a square wave [MW] with a given fundamental [MW].
 
     ``height = amplitude pi / (2 sin(pi duty))``, from the Fourier series of a square
@@ -455,7 +455,7 @@ def square_amp_mw(amplitude_mw: float, duty: float) -> float:
     return amplitude_mw * pi / (2 * sin(pi * duty))
 
 
-def _linjbl(window: _Window) -> WrittenFiles:
+def _write_linjbl(window: _StudiedWindow) -> WrittenFiles:
     """Write a repeated square wave at the window's strongest or a given frequency."""
     request, options = window.request, window.request.options
     step_s = request.step_s
@@ -474,7 +474,7 @@ def _linjbl(window: _Window) -> WrittenFiles:
             f"{request.run.folder}: {window.p_mw.size:,} steps of {step_s:g} s hold "
             f"{line}; give --hz, an --event-window, or run again at a finer resolution"
         )
-    levels, shares = _levels(window.p_mw, 3 if fast_hz else 2)
+    levels, shares = _power_levels(window.p_mw, 3 if fast_hz else 2)
     low, high = float(levels[0]), float(levels[-1])
     duty, fast_duty = float(1 - shares[0]), 0.5
     phase = np.exp(-2j * pi * hz * step_s * np.arange(window.p_mw.size))
@@ -486,7 +486,7 @@ def _linjbl(window: _Window) -> WrittenFiles:
             float(shares[2] / max(1 - shares[0], 1e-9)),
         )
     elif options.equal == "fundamental":
-        amp = square_amp_mw(float(line_mw), duty)
+        amp = square_wave_height_mw(float(line_mw), duty)
     # Base and wave together have the window's mean for any height of the wave
     burst_mw = fast_duty * amp + (1 - fast_duty) * amp1 if fast_hz else amp
     base_mw = float(window.p_mw.mean()) - duty * burst_mw
@@ -547,7 +547,7 @@ def _strongest_hz(p_mw: Float64Array, step_s: float) -> float | None:
     )
 
 
-def _bandwidth_warnings(window: _Window, hz: float) -> Iterator[str]:
+def _bandwidth_warnings(window: _StudiedWindow, hz: float) -> Iterator[str]:
     """Yield a warning if a frequency is above the profiles' trusted bandwidth."""
     request = window.request
     support = profile_support(recorded_readings(request.run.manifest))
@@ -556,7 +556,7 @@ def _bandwidth_warnings(window: _Window, hz: float) -> Iterator[str]:
         yield f"linjbl: WARNING: {hz:.4g} Hz is not trusted: {why}"
 
 
-def _levels(p_mw: Float64Array, n: int) -> tuple[Float64Array, Float64Array]:
+def _power_levels(p_mw: Float64Array, n: int) -> tuple[Float64Array, Float64Array]:
     """Return n increasing power levels [MW], and the fraction of time near each."""
     begins = np.quantile(p_mw, np.linspace(0.02, 0.98, n))
     with catch_warnings(action="ignore"):  # a level without samples keeps its value
@@ -565,8 +565,8 @@ def _levels(p_mw: Float64Array, n: int) -> tuple[Float64Array, Float64Array]:
 
 
 _PARTS: dict[str, Any] = {
-    "raw": _raw,
-    "cmld": _cmld,
-    "perc1": _perc1,
-    "linjbl": _linjbl,
+    "raw": _write_raw,
+    "cmld": _write_cmld,
+    "perc1": _write_perc1,
+    "linjbl": _write_linjbl,
 }

@@ -24,7 +24,13 @@ from diploee.base.model import Registry
 from diploee.base.progress import Progress
 from diploee.base.units import J_PER_MWH, MS_PER_H, MS_PER_S, S_PER_H, W_PER_MW
 from diploee.base.version import full_version
-from diploee.grid.export.base import ExportRequest, Format, Options, WrittenFiles, flag
+from diploee.grid.export.base import (
+    ExportRequest,
+    Format,
+    Options,
+    WrittenFiles,
+    option_flag,
+)
 from diploee.grid.export.dynamics import write_andes, write_comtrade, write_pscad
 from diploee.grid.export.pjm_lla import write_pjm_lla
 from diploee.grid.export.power_flow import (
@@ -288,8 +294,8 @@ def export_run(
             f"'{fmt.name}'"
         )
     inputs = [*run_files(run.folder), options.q_table.path if options.q_table else None]
-    step_ms, spans, leap_rule = _spans(run, source, fmt, options)
-    reactive = _reactive(source, fmt, options)
+    step_ms, spans, leap_rule = _rows_to_export(run, source, fmt, options)
+    reactive = _reactive_source(source, fmt, options)
     whole = partial(whole_folder, kind=EXPORT_FOLDER) if fmt.is_folder else whole_file
     if not fmt.is_folder:
         check_output_file(sidecar_path(path, is_folder=False), force, inputs=inputs)
@@ -332,8 +338,8 @@ def _check_options(fmt: Format, options: Options) -> None:
     """Raise `InputError` if an option is set that the format does not accept."""
     if unused := options.changed_names() - fmt.accepts():
         raise InputError(
-            f"{flag(min(unused))}: the format '{fmt.name}' has no use for it; leave it "
-            "out"
+            f"{option_flag(min(unused))}: the format '{fmt.name}' has no use for it; "
+            "leave it out"
         )
 
 
@@ -345,7 +351,7 @@ def _default_path(run: RunFolder, fmt: Format, options: Options) -> Path:
     return path.with_name("-".join(names) + (fmt.suffixes or ("",))[0])
 
 
-def _spans(
+def _rows_to_export(
     run: RunFolder, source: RunSeries, fmt: Format, options: Options
 ) -> tuple[int, tuple[Rows, ...], str | None]:
     """Return the step [ms], the rows to export, and the rule for a leap day."""
@@ -360,7 +366,7 @@ def _spans(
     return step_ms, (rows,), None
 
 
-def _reactive(
+def _reactive_source(
     source: RunSeries, fmt: Format, options: Options
 ) -> ReactiveTable | str | None:
     """Return the source of reactive power: the user's table, else the run's column."""
@@ -414,7 +420,7 @@ def _describe_export(
         "energy_mwh": energy_mwh,
         "mean_mw": energy_mwh * S_PER_H / (request.n_steps * request.step_s),
         "peak_mw": request.peak_w / W_PER_MW,
-        "run": _origin(run, request.source),
+        "run": _run_identity(run, request.source),
         "done": _processing_texts(request, leap_rule),
         "notes": notes,
     }
@@ -468,7 +474,7 @@ def _processing_texts(request: ExportRequest, leap_rule: str | None) -> list[str
     return texts
 
 
-def _origin(run: RunFolder, source: RunSeries) -> dict[str, Any]:
+def _run_identity(run: RunFolder, source: RunSeries) -> dict[str, Any]:
     """Return the identity of the run: names, hashes, seed and resolution."""
     with source.path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()

@@ -17,7 +17,7 @@ from diploee.base.errors import InputError, did_you_mean, one_of
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_MW
 from diploee.facility.base import POWER, REACTIVE
-from diploee.grid.export.text import in_mw
+from diploee.grid.export.text import to_mw
 from diploee.runs.reader import RunFolder
 from diploee.runs.series import Rows, RunSeries
 
@@ -84,7 +84,7 @@ class ExportBlock:
     def columns(self) -> list[Float64Array]:
         """Active power [MW] and, if available, reactive power [Mvar]."""
         reactive = [] if self.q_mvar is None else [np.round(self.q_mvar, 9)]
-        return [in_mw(self.power_w), *reactive]
+        return [to_mw(self.power_w), *reactive]
 
 
 def check_power_column(source: RunSeries, column: str) -> None:
@@ -150,7 +150,7 @@ def year_spans(
             f"'{format_name}' takes a --step of {steps}, found {step_ms / MS_PER_S:g} s"
         )
     start, end = (at.replace(tzinfo=None) for at in (source.start, source.end))
-    spans = {k: _spans(k, leap_day) for k in range(start.year, end.year + 1)}
+    spans = {k: _year_periods(k, leap_day) for k in range(start.year, end.year + 1)}
     complete_years = [
         k
         for k, periods in spans.items()
@@ -190,7 +190,9 @@ _LEAP_RULES = {
 }
 
 
-def _spans(year: int, leap_day: LeapDay | None) -> list[tuple[datetime, datetime]]:
+def _year_periods(
+    year: int, leap_day: LeapDay | None
+) -> list[tuple[datetime, datetime]]:
     """Return the periods of a year that remain without its leap day."""
     begin, end = datetime(year, 1, 1), datetime(year + 1, 1, 1)
     if not isleap(year) or leap_day is None:

@@ -10,7 +10,7 @@ from diploee.base.clock import named_zone
 from diploee.base.errors import InputError
 from diploee.base.units import MS_PER_H
 from diploee.grid.export.base import ExportRequest, WrittenFiles
-from diploee.grid.export.text import csv_file, in_kw, local_stamps
+from diploee.grid.export.text import csv_file, local_stamps, to_kw
 from diploee.scenario.models import Facility
 
 
@@ -118,7 +118,7 @@ def write_load(request: ExportRequest) -> WrittenFiles:
     """Write a CSV of time [s] and the power of the facility [kW]."""
     with csv_file(request.path, ("t_s", "p_kw")) as write:
         for block in request.blocks():
-            write(block.time_s, in_kw(block.power_w))
+            write(block.time_s, to_kw(block.power_w))
     return WrittenFiles(
         {
             request.path.name: (
@@ -143,7 +143,7 @@ def write_lines(request: ExportRequest) -> WrittenFiles:
     """Write one value per line [kW], without a header."""
     with csv_file(request.path) as write:
         for block in request.blocks():
-            write(in_kw(block.power_w))
+            write(to_kw(block.power_w))
     return WrittenFiles(
         {
             request.path.name: (
@@ -171,7 +171,7 @@ def write_reopt_lines(request: ExportRequest) -> WrittenFiles:
 
 def write_reopt_json(request: ExportRequest) -> WrittenFiles:
     """Write a JSON file with the load keys of a REopt scenario [kW]."""
-    loads_kw = [value for b in request.blocks() for value in in_kw(b.power_w).tolist()]
+    loads_kw = [value for b in request.blocks() for value in to_kw(b.power_w).tolist()]
     content = {
         "ElectricLoad": {
             "loads_kw": loads_kw,

@@ -20,12 +20,12 @@ from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_MIN, W_PER_KW, W_PER_MW
 
 
-def in_kw(power_w: Float64Array) -> Float64Array:
+def to_kw(power_w: Float64Array) -> Float64Array:
     """Return power [kW], rounded to 1 mW to keep files small."""
     return np.round(power_w / W_PER_KW, 6)
 
 
-def in_mw(power_w: Float64Array) -> Float64Array:
+def to_mw(power_w: Float64Array) -> Float64Array:
     """Return power [MW], rounded to 1 mW to keep files small."""
     return np.round(power_w / W_PER_MW, 9)
 

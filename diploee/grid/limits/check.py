@@ -405,7 +405,7 @@ class LimitSpec(Model):
         """Text of the limited quantity."""
 
     @property
-    def read_from(self) -> str:
+    def evidence_text(self) -> str:
         """Text of the limit's evidence: its mark, and the note."""
         return "; ".join(
             filter(None, (MARKS[self.mark] if self.mark else "", self.note))

@@ -149,7 +149,7 @@ class Mitigation(Brief):
         """Return a report section on the battery, its effects, and the limits."""
         seen_on = f"on means over {self.before[0].resolution_s:g} s"
         reports = [(report, "without it") for report in self.before]
-        notes = [*self._left_over()]
+        notes = [*self._unsized_limit_notes()]
         if self.stage is None:
             none = f"{seen_on} no limit that it is sized for is broken"
             figures, tables = [Statistic("Battery", "none", note=none)], []
@@ -214,7 +214,7 @@ class Mitigation(Brief):
             ]
         return larger
 
-    def _left_over(self) -> Iterator[str]:
+    def _unsized_limit_notes(self) -> Iterator[str]:
         """Yield notes on limits that the battery is not sized for."""
         keys = dict.fromkeys(
             result.key for report in self.after for result in report.not_met
@@ -361,7 +361,7 @@ def sizing_steps_ms(limits: Limits, scenario: Scenario) -> tuple[int, int]:
     the battery would not smooth them.
     """
     shows_all_ms = scenario.resolution_ms
-    if sized_for := _sized_for(limits):
+    if sized_for := _sizing_limits(limits):
         shows_all_ms = needed_step_ms(Limits(**sized_for), scenario)
     hidden = scenario.iteration_s * MS_PER_S < POINTS * COARSEST_MS
     return (min(shows_all_ms, COARSEST_MS) if hidden else COARSEST_MS), shows_all_ms
@@ -383,7 +383,7 @@ def _check_step(run: RunFolder, most_ms: int, shows_all_ms: int) -> None:
         )
 
 
-def _sized_for(limits: Limits) -> dict[str, Any]:
+def _sizing_limits(limits: Limits) -> dict[str, Any]:
     """Return the limits that a battery is sized for, by YAML key."""
     return {
         key: limit
@@ -411,7 +411,7 @@ class _Sizing:
     ) -> None:
         self._run, self.power_w, self.dt_s = run, power_w, dt_s
         self.limits = [
-            Limits(**sized_for) for one in limits if (sized_for := _sized_for(one))
+            Limits(**sized_for) for one in limits if (sized_for := _sizing_limits(one))
         ]
         without = [check_limits(run, one) for one in self.limits]
         if not any(report.results for report in without):

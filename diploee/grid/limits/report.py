@@ -118,7 +118,7 @@ class LimitResult(Brief):
         return "not met" if self.violations else "inconclusive" if self.note else "met"
 
     @property
-    def use(self) -> float:
+    def use_ratio(self) -> float:
         """Ratio of the worst value to the limit [1]; inverse for a least value."""
         part, whole = (
             (self.limit, self.value) if self.least else (self.value, self.limit)
@@ -141,17 +141,17 @@ class LimitResult(Brief):
             f"{self.violations:,}",
         )
         if self.violations and not self.of_run:
-            violations += f", {_duration(self.duration_s)} in all"
+            violations += f", {_duration_text(self.duration_s)} in all"
         texts = (self.note, self.scope, self.source, self.cause)
         return {
             "Verdict": self.verdict,
             "Allowed": f"{'at least ' * self.least}{self.limit:g} {self.unit}".rstrip(),
             "Worst": worst.rstrip(),
-            "Of the limit": f"{100 * self.use:,.0f} %".replace("nan %", NONE),
+            "Of the limit": f"{100 * self.use_ratio:,.0f} %".replace("nan %", NONE),
             "When": format_time(self.time or None, step_ms),
             "Violations": violations,
             ENDS: self.ends,
-            COVERAGE: _joined(*texts),
+            COVERAGE: _join_texts(*texts),
         }
 
 
@@ -218,7 +218,7 @@ class LimitReport(Brief):
                     else replace(
                         entry,
                         key=keys[entry.key],
-                        scope=_joined(entry.scope, scope),
+                        scope=_join_texts(entry.scope, scope),
                     )
                     for entry in getattr(other, name)
                     if entry.key in keys
@@ -239,7 +239,7 @@ class LimitReport(Brief):
         """Worst verdict; "met" counts as inconclusive for less than a year."""
         return (
             "inconclusive"
-            if self.span_verdict == "met" and self.is_part
+            if self.span_verdict == "met" and self.is_shorter_than_year
             else self.span_verdict
         )
 
@@ -258,7 +258,7 @@ class LimitReport(Brief):
         return self.verdict == "met"
 
     @property
-    def is_part(self) -> bool:
+    def is_shorter_than_year(self) -> bool:
         """True if less than a year was checked."""
         return self.days * MS_PER_DAY < YEAR_MS
 
@@ -273,7 +273,7 @@ class LimitReport(Brief):
     def title(self) -> str:
         """Title of the report: name, step, verdict, number of limits by verdict."""
         part = ""
-        if self.is_part:
+        if self.is_shorter_than_year:
             part = f"; {self.days:.3g} day{'s' * (self.days != 1)} of a year"
             part += ", and only a whole one decides" * (
                 self.verdict != self.span_verdict
@@ -295,7 +295,9 @@ class LimitReport(Brief):
         deciding = [
             result for result in self.results if result.verdict == self.span_verdict
         ]
-        most = max(deciding, key=lambda result: np.nan_to_num(result.use), default=None)
+        most = max(
+            deciding, key=lambda result: np.nan_to_num(result.use_ratio), default=None
+        )
         return most.margin_text() if most else ""
 
     def figures(self) -> Iterator[Statistic]:
@@ -358,7 +360,7 @@ def limits_section(reports: Sequence[tuple[LimitReport, str]]) -> Section:
         SectionTable(
             f"{label}: {report.title}" if many else report.title,
             tuple(report.figures()),
-            " ".join(_sentence(text) for text in own if text not in shared),
+            " ".join(_to_sentence(text) for text in own if text not in shared),
             "Limit",
         )
         for (report, label), own in sorted(
@@ -372,17 +374,17 @@ def limits_section(reports: Sequence[tuple[LimitReport, str]]) -> Section:
             "year, and nothing is beyond it. Inconclusive: the run shows a part alone, "
             "and nothing there is beyond it."
         ),
-        *map(_sentence, shared),
+        *map(_to_sentence, shared),
     )
     return Section("limits", "Limits", (), tables, (), notes)
 
 
-def _sentence(text: str) -> str:
+def _to_sentence(text: str) -> str:
     """Return a text as a sentence, with a capital and a full stop."""
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _joined(*texts: str) -> str:
+def _join_texts(*texts: str) -> str:
     """Return the non-empty texts, joined by semicolons."""
     return "; ".join(filter(None, texts))
 
@@ -519,7 +521,7 @@ class CheckedSeries:
                 if not is_seen and (whole_load := spec.whole_load_check(context)):
                     result = [whole_load]
                 if not result:
-                    source = f" ({spec.read_from})" if spec.read_from else ""
+                    source = f" ({spec.evidence_text})" if spec.evidence_text else ""
                     need = why.need if why else Need.OTHER
                     left_out = UncheckedLimit(
                         key, spec.what, f"{why or ''}{source}", need
@@ -552,7 +554,7 @@ class CheckedSeries:
         Most checks leave out values before `transient_ms`, the warm-up.
         """
         power, *others = (
-            _quanta(as_stored(columns[name]), f"{where}column '{name}'")
+            _to_quanta(as_stored(columns[name]), f"{where}column '{name}'")
             for name in self._columns
         )
         reactive = others[0] if others else None
@@ -578,7 +580,7 @@ class CheckedSeries:
                 transient_ms and check.of_run and not check.with_warm_up
             )
             if result.n_values:
-                results.append(_result(check, clock, causes))
+                results.append(_limit_result(check, clock, causes))
             else:
                 none = UncheckedLimit(check.key, check.text, str(why), why.need)
                 unchecked.append(none)
@@ -698,7 +700,7 @@ def as_stored(power_w: Float64Array) -> Float64Array:
     return power_w.astype(np.float32).astype(np.float64)
 
 
-def _quanta(values: Float64Array, where: str) -> Int64Array:
+def _to_quanta(values: Float64Array, where: str) -> Int64Array:
     """Return power in 1/64 W; raise an `InputError` that names the source."""
     try:
         return to_quanta(values, MAX_DAY_POWER_W)
@@ -706,7 +708,7 @@ def _quanta(values: Float64Array, where: str) -> Int64Array:
         raise InputError(f"{where}: {error}") from error
 
 
-def _result(
+def _limit_result(
     check: Check, clock: WallClock, causes: Mapping[tuple[Key, str], str]
 ) -> LimitResult:
     """Return the result of a check, with the cause of its worst event."""
@@ -736,7 +738,7 @@ def _result(
         else "",
         value=sign * result.largest,
         time="" if check.of_run else clock.iso(result.largest_ms),
-        source=check.spec.read_from if check.spec else "",
+        source=check.spec.evidence_text if check.spec else "",
         least=check.least,
         of_run=check.of_run,
         scope=check.scope,
@@ -745,7 +747,7 @@ def _result(
     )
 
 
-def _duration(duration_s: float) -> str:
+def _duration_text(duration_s: float) -> str:
     """Return a duration as text, in the largest unit of which it has at least two."""
     for unit, length_s in (("d", S_PER_DAY), ("h", S_PER_H), ("min", S_PER_MIN)):
         if duration_s >= 2 * length_s:

@@ -56,18 +56,20 @@ def needed_step_ms(limits: Limits, scenario: Scenario) -> int:
     finest = context(PROFILE_STEP_MS)
     needed = scenario.resolution_ms
     for _, spec in limits.each():
-        finest_outcome = _outcome(spec, finest)
+        finest_outcome = _check_outcomes(spec, finest)
         for step_ms in steps_ms(needed):
             if (
                 step_ms == PROFILE_STEP_MS
-                or _outcome(spec, context(step_ms)) == finest_outcome
+                or _check_outcomes(spec, context(step_ms)) == finest_outcome
             ):
                 needed = step_ms
                 break
     return needed
 
 
-def _outcome(spec: LimitSpec, context: SeriesContext) -> list[tuple[bool, bool]] | Need:
+def _check_outcomes(
+    spec: LimitSpec, context: SeriesContext
+) -> list[tuple[bool, bool]] | Need:
     """Return note and coarseness of each check of a limit, or the need if unchecked."""
     checks, why = get_checks(spec, context)
     if why is not None:

@@ -85,12 +85,12 @@ def caption(chart: Chart) -> str:
         "change skips."
         for layer in layers
         if isinstance(layer, Carpet) and layer.y.dtype.kind == "M"
-        for day, hour in _skipped(layer)
+        for day, hour in _skipped_hours(layer)
     )
     return " ".join([chart.caption, *notes]).strip()
 
 
-def _skipped(carpet: Carpet) -> list[tuple[Any, Any]]:
+def _skipped_hours(carpet: Carpet) -> list[tuple[Any, Any]]:
     """Return day and hour of each gap within a day."""
     missing: Array = ~np.isfinite(carpet.z)
     gaps = missing.argmax(axis=0)

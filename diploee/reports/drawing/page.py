@@ -67,7 +67,7 @@ class Figures:
             colours=list(self._colours),
             dark=DARK,
             style=(_HERE / "page.css").read_text("utf-8"),
-            vega=_program(),
+            vega=_vega_source(),
             script=(_HERE / "page.js").read_text("utf-8"),
         )
 
@@ -157,7 +157,7 @@ def render_template(template: str, **values: Any) -> str:
 
 
 @cache
-def _program() -> str:
+def _vega_source() -> str:
     """Return the JavaScript source of Vega, which takes a second or two to build."""
     (program,) = run_vl_convert(
         "javascript_bundle", [(("window.vegaEmbed = vegaEmbed;",), {})]

@@ -254,7 +254,7 @@ def panel_spec(panel: Panel, width: int | str, paint: Paint) -> tuple[Json, Pane
     for encoding in (layer["encoding"] for layer in panel_layers.layers):
         encoding["x"] = x | encoding["x"]
         encoding["y"] = y | encoding["y"]
-    layers = [*panel_layers.layers, *_legend(panel, width, paint)]
+    layers = [*panel_layers.layers, *_legend_layers(panel, width, paint)]
     height = HEIGHT_PX if not panel.small else HEIGHT_PX - (140 if panel.wide else 60)
     return {"width": width, "height": height, "layer": layers}, panel_layers
 
@@ -501,7 +501,7 @@ def _carpet(panel_layers: PanelSpec, carpet: Carpet) -> None:
         },
     }
     if _is_names(carpet.x):
-        _cells(panel_layers, carpet, colour)
+        _draw_cells(panel_layers, carpet, colour)
         return
     (left, right), (bottom, top) = (
         x_extent(carpet),
@@ -515,7 +515,7 @@ def _carpet(panel_layers: PanelSpec, carpet: Carpet) -> None:
     }
     panel_layers.add(
         {"type": "image", "aspect": False, "smooth": False, "clip": True},
-        extent | {"url": np.array([_image(carpet)])},
+        extent | {"url": np.array([_carpet_png_url(carpet)])},
         x2={"field": "x2"},
         y2={"field": "y2"},
         url={"field": "url"},
@@ -537,7 +537,7 @@ def _carpet(panel_layers: PanelSpec, carpet: Carpet) -> None:
     )
 
 
-def _cells(panel_layers: PanelSpec, carpet: Carpet, colour: Json) -> None:
+def _draw_cells(panel_layers: PanelSpec, carpet: Carpet, colour: Json) -> None:
     """Add a coloured cell with its value as text for each value."""
     x, y = np.tile(carpet.x, carpet.y.size), np.repeat(carpet.y, carpet.x.size)
     z = carpet.z.ravel()
@@ -554,7 +554,7 @@ def _cells(panel_layers: PanelSpec, carpet: Carpet, colour: Json) -> None:
     panel_layers.add_tooltip(carpet.colour_label, carpet.unit, None, "cell", **columns)
 
 
-def _image(carpet: Carpet) -> str:
+def _carpet_png_url(carpet: Carpet) -> str:
     """Return the values as a PNG of palette colours, as a data URL.
 
     The first row is at the bottom; gaps are transparent.
@@ -594,7 +594,7 @@ def _image(carpet: Carpet) -> str:
     )
 
 
-def _legend(panel: Panel, width: int | str, paint: Paint) -> Iterator[Json]:
+def _legend_layers(panel: Panel, width: int | str, paint: Paint) -> Iterator[Json]:
     """Yield a layer that only draws the legend, if there are several names."""
     entries: dict[str, tuple[str, list[int], float, float]] = {}
     for layer in panel.layers:

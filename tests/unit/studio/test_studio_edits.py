@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from diploee.base.errors import ScenarioError
 from diploee.base.files.paths import shipped
 from diploee.scenario.loading import get_value
-from diploee.studio.edits import REMOVED, read, set_key, set_list, to_flow_yaml
+from diploee.studio.edits import REMOVED, parse_yaml, set_key, set_list, to_flow_yaml
 
 TEXT = """\
 # A site
@@ -136,13 +136,13 @@ def test_any_edit_of_what_ships_means_what_it_says(
     name: str, value: Any, data: Any
 ) -> None:
     text = shipped("scenario")[name].read_text("utf-8")
-    before, _ = read(text)
+    before, _ = parse_yaml(text)
     keys = [key for key in before if not isinstance(before[key], list)]
     key = data.draw(
         st.sampled_from([*keys, "facility.pools", "facility.stages", "new", "a.b.c"])
     )
-    assert read(set_key(text, key, value))[0] == with_value_of(before, key, value)
-    assert read(to_flow_yaml({"x": value}))[0] == {"x": value}
+    assert parse_yaml(set_key(text, key, value))[0] == with_value_of(before, key, value)
+    assert parse_yaml(to_flow_yaml({"x": value}))[0] == {"x": value}
 
 
 def with_value_of(data: dict[str, Any], key: str, value: Any) -> dict[str, Any]:

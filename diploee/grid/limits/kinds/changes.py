@@ -109,7 +109,7 @@ class RampLimit(LimitSpec):
 
     @property
     def what(self) -> str:
-        """Text of the limited quantity."""
+        """Text of the limited quantity, such as `ramp over 60 s`."""
         return f"ramp over {self.interval / MS_PER_S:g} s"
 
     def changes_mw(self) -> Iterator[tuple[str, PowerBound, float, float]]:
@@ -125,7 +125,7 @@ class RampLimit(LimitSpec):
             yield f"ramps {direction}".rstrip(), amount, factor, self.interval
 
     def checks(self, context: SeriesContext) -> Iterator[Check]:
-        """Yield a check for each rate."""
+        """Yield a check for each rate, on its largest value or its percentile."""
         context.require_window(self.interval)
         n, step_ms = self.interval // context.clock.step_ms, context.clock.step_ms
         means = self.between == "adjacent_means"
@@ -146,7 +146,7 @@ class RampLimit(LimitSpec):
                     unit,
                     self.interval,
                     step_ms,
-                    _sizes(signal, direction, scale),
+                    _change_sizes(signal, direction, scale),
                     n_window,
                     event=("ramps", self.interval / MS_PER_S, direction)
                     if means and direction
@@ -154,7 +154,7 @@ class RampLimit(LimitSpec):
                     **caveats._asdict(),
                 )
                 continue
-            sizes = SignalHistogram(_sizes(signal, direction), n_window)
+            sizes = SignalHistogram(_change_sizes(signal, direction), n_window)
             yield check_of_run(
                 f"P{self.percentile:g} of {text}",
                 limit,
@@ -167,7 +167,7 @@ class RampLimit(LimitSpec):
             )
 
 
-def _sizes(signal: Signal, direction: str, scale: float = 1) -> Signal:
+def _change_sizes(signal: Signal, direction: str, scale: float = 1) -> Signal:
     """Return a signal of the sizes of changes, times `scale`: rises, falls or both."""
 
     def changes(chunk: Chunk) -> SignalChunk | None:
@@ -223,7 +223,7 @@ class ChangeLimit(LimitSpec):
 
     @property
     def what(self) -> str:
-        """Text of the limited quantity."""
+        """Text of the limited quantity: size, rate and window."""
         return (
             f"changes above {self.above_mw:g} MW at most {self.max_mw_per_s:g} MW/s: "
             f"{SWING.format(f'{self._window_s:.4g} s')}"
@@ -234,7 +234,7 @@ class ChangeLimit(LimitSpec):
         yield "", PowerBound(mw=self.above_mw), 1.0, self._window_s * MS_PER_S
 
     def checks(self, context: SeriesContext) -> Iterator[Check]:
-        """Yield the check."""
+        """Yield the check on the range within the window of a change."""
         step_ms = context.clock.step_ms
         # The last value of a window of n values starts n - 1 intervals after the first.
         n = int(self._window_s * MS_PER_S + 1e-6) // step_ms
@@ -311,7 +311,7 @@ class SwingLimit(LimitSpec):
 
     @property
     def what(self) -> str:
-        """Text of the limited quantity."""
+        """Text of the limited quantity, such as `swing within 5 s`."""
         text = SWING.format(f"{self.window / MS_PER_S:g} s")
         band = self.filter
         return f"{text}, filtered to {band.band}" if band else text
@@ -327,7 +327,7 @@ class SwingLimit(LimitSpec):
             yield "swings", self.max_mw, 1.0, self.window
 
     def checks(self, context: SeriesContext) -> Iterator[Check]:
-        """Yield the check."""
+        """Yield the check on the range within the window, filtered if specified."""
         context.require_window(self.window, 2)
         limit, reference = self.max_mw.resolve(context)
         step_ms, n = context.clock.step_ms, self.window // context.clock.step_ms
@@ -409,7 +409,7 @@ def _filter(values: Float64Array, sections: Float64Array, state: Float64Array) -
         state[row, 0], state[row, 1] = first, second
 
 
-class _Windows(Band, LimitSpec):
+class _SpectralWindowLimit(Band, LimitSpec):
     """Limit on a quantity of 10-minute spectral windows, one every 5 minutes."""
 
     is_sized_for = True
@@ -446,7 +446,7 @@ class _Windows(Band, LimitSpec):
         )
 
 
-class BandLimit(_Windows):
+class BandLimit(_SpectralWindowLimit):
     """Largest rms of the load in a frequency band, over 10-minute windows."""
 
     key = "band_rms"
@@ -455,7 +455,7 @@ class BandLimit(_Windows):
 
     @property
     def what(self) -> str:
-        """Text of the limited quantity."""
+        """Text of the limited quantity: rms in a frequency band."""
         return BAND.format(self.band)
 
     def changes_mw(self) -> Iterator[tuple[str, PowerBound, float, float]]:
@@ -463,11 +463,11 @@ class BandLimit(_Windows):
         yield "", self.max_rms_mw, 1.0, 0
 
     def checks(self, context: SeriesContext) -> Iterator[Check]:
-        """Yield the check."""
+        """Yield the check on the rms of each spectral window."""
         yield self._check(context, self.max_rms_mw, band_rms)
 
 
-class LineLimit(_Windows):
+class LineLimit(_SpectralWindowLimit):
     """Largest amplitude, half of peak to peak, of a spectral line in a band.
 
     A line exceeds the noise floor of its 10-minute window as in the metrics. Its
@@ -480,9 +480,9 @@ class LineLimit(_Windows):
 
     @property
     def what(self) -> str:
-        """Text of the limited quantity."""
+        """Text of the limited quantity: amplitude of a spectral line in a band."""
         return f"amplitude of a line in {self.band}"
 
     def checks(self, context: SeriesContext) -> Iterator[Check]:
-        """Yield the check."""
+        """Yield the check on the strongest line of each spectral window."""
         yield self._check(context, self.max_amplitude_mw, line_amplitude)

@@ -125,12 +125,12 @@ class PeakLimit(_ClockLimit):
 
     @property
     def what(self) -> str:
-        """Text of the limited quantity."""
+        """Text of the limited quantity: power, and the interval of its mean."""
         means = f", {interval(self.interval)} clock means" if self.interval else ""
         return f"power{means}"
 
     def checks(self, context: SeriesContext) -> Iterator[Check]:
-        """Yield the check."""
+        """Yield the check on the power or its interval means."""
         limit, reference = self.max_mw.resolve(context)
         if self.interval is not None:
             yield self._interval_check(
@@ -150,7 +150,7 @@ class PeakLimit(_ClockLimit):
         yield check
 
     def chart_lines(self, step_ms: int) -> Iterator[tuple[str, PowerBound, float, int]]:
-        """Yield a chart line for the power."""
+        """Yield a chart line for the largest power."""
         yield "power", self.max_mw, 1.0, self.interval or step_ms
 
 
@@ -163,11 +163,11 @@ class _DailyEnergyLimit(_ClockLimit):
 
     @property
     def what(self) -> str:
-        """Text of the limited quantity."""
+        """Text of the limited quantity: energy of a local day."""
         return "energy of a local day"
 
     def checks(self, context: SeriesContext) -> Iterator[Check]:
-        """Yield the check."""
+        """Yield the check on the energy of each complete local day."""
         limit = self.max_mwh, ""
         yield self._interval_check(
             context, MS_PER_DAY, limit, _energies_mwh, unit="MWh", with_warm_up=True
@@ -189,14 +189,14 @@ class LoadFactorLimit(_ClockLimit):
 
     @property
     def what(self) -> str:
-        """Text of the limited quantity."""
+        """Text of the limited quantity: load factor and its reference."""
         peak = f"maximum demand over {interval(self.interval)}"
         return (
             f"load factor, mean over {peak if self.of == 'peak' else 'nominal power'}"
         )
 
     def checks(self, context: SeriesContext) -> Iterator[Check]:
-        """Yield the check."""
+        """Yield the check on the load factor of the whole run."""
         context.require_alignment(self.interval)
         if self.of == "nominal" and not context.nominal_mw:
             raise NotAssessable(NO_NOMINAL)
@@ -242,11 +242,11 @@ class MinimumTakeLimit(_ClockLimit):
 
     @property
     def what(self) -> str:
-        """Text of the limited quantity."""
+        """Text of the limited quantity: maximum demand of a month."""
         return f"maximum demand of a month over {interval(self.interval)}"
 
     def checks(self, context: SeriesContext) -> Iterator[Check]:
-        """Yield the check."""
+        """Yield the check on the maximum demand of each complete month."""
         yield self._interval_check(
             context,
             self.interval,
@@ -256,14 +256,14 @@ class MinimumTakeLimit(_ClockLimit):
         )
 
     def chart_lines(self, step_ms: int) -> Iterator[tuple[str, PowerBound, float, int]]:  # noqa: ARG002
-        """Yield a chart line for the demand."""
+        """Yield a chart line for the least demand."""
         yield "power", self.min_mw, 1.0, self.interval
 
 
 Factor = Annotated[float | None, Field(gt=0, le=1)]
 
 
-class _Reactive(LimitSpec):
+class _ReactiveLimit(LimitSpec):
     """Limit on a quantity that needs the run's reactive power."""
 
     needs_reactive = True
@@ -289,7 +289,7 @@ class _Reactive(LimitSpec):
         )
 
 
-class PowerFactorLimit(_Reactive):
+class PowerFactorLimit(_ReactiveLimit):
     """Least power factor, |P| / √(P² + Q²), with Q absorbed or supplied."""
 
     key = "power_factor"
@@ -305,11 +305,11 @@ class PowerFactorLimit(_Reactive):
 
     @property
     def what(self) -> str:
-        """Text of the limited quantity."""
+        """Text of the limited quantity: power factor."""
         return "power factor"
 
     def checks(self, context: SeriesContext) -> Iterator[Check]:
-        """Yield a check for each sign of the reactive power."""
+        """Yield a check on the power factor for each specified sign of Q."""
         for side, sign in (("lagging", 1), ("leading", -1)):
             limit = getattr(self, f"min_{side}")
             if limit is not None:
@@ -338,7 +338,7 @@ def _power_factor(sign: int) -> Signal:
     return factors
 
 
-class ReactivePowerLimit(_Reactive):
+class ReactivePowerLimit(_ReactiveLimit):
     """Range of reactive power, positive if absorbed."""
 
     key = "reactive_power"
@@ -359,11 +359,11 @@ class ReactivePowerLimit(_Reactive):
 
     @property
     def what(self) -> str:
-        """Text of the limited quantity."""
+        """Text of the limited quantity: reactive power."""
         return "reactive power"
 
     def checks(self, context: SeriesContext) -> Iterator[Check]:
-        """Yield a check for each end of the range."""
+        """Yield a check on reactive power for each specified end of its range."""
         for end, least in (("max", False), ("min", True)):
             limit = getattr(self, f"{end}_mvar")
             if limit is not None:

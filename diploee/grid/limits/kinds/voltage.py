@@ -34,11 +34,11 @@ class VoltageChangeLimit(LimitSpec):
 
     @property
     def what(self) -> str:
-        """Text of the limited quantity."""
+        """Text of the limited quantity: rapid voltage change."""
         return "rapid voltage change, settled over 1 s"
 
     def checks(self, context: SeriesContext) -> Iterator[Check]:
-        """Yield the check."""
+        """Yield the check on the largest voltage change of the run."""
         if context.grid is None:
             raise NotAssessable(
                 "the scenario lacks site.short_circuit_mva or site.x_over_r; give both"
