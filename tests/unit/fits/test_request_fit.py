@@ -171,11 +171,11 @@ def test_months_of_a_whole_year_are_fitted_unless_they_are_not_wanted() -> None:
     truth /= truth @ DAYS_OF_MONTH / 365
     spread = fit.month_high - fit.month_low  # twice the limits
     assert (np.abs(fit.calendar.month_weight - truth) <= spread).all()
-    assert fit.calendar.months is not None and fit.calendar.months.differ
+    assert fit.calendar.months is not None and fit.calendar.months.is_significant
     assert fit_requests(trace, months=False).calendar.month_weight is None
     even = fit_requests(trace_of(rng.poisson(flat), start)).calendar
     assert even.month_weight is None
-    assert even.months is not None and not even.months.differ
+    assert even.months is not None and not even.months.is_significant
 
 
 def test_a_trace_is_trimmed_to_local_times() -> None:

@@ -178,10 +178,10 @@ def test_months_of_weeks_that_differ_by_themselves_are_left_out_and_reported() -
         weekly = np.repeat(rng.lognormal(0, 0.3, 53), WEEK)[:8_760]
         found = fit_calendar(hours(rng.poisson(5 * weekly)), choice="uniform")
         assert found.months is not None
-        assert (found.month_weight is not None) == found.months.differ
-        kept += found.months.differ
+        assert (found.month_weight is not None) == found.months.is_significant
+        kept += found.months.is_significant
     assert kept <= 4  # 1 % of them by chance, weeks that are cut by months a few more
-    assert not found.months.differ and found.months.within == "weeks"
+    assert not found.months.is_significant and found.months.within == "weeks"
 
 
 def test_where_years_repeat_months_are_compared_with_those_of_other_years() -> None:
