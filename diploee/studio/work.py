@@ -262,7 +262,7 @@ class Worker:
         self.say(file=str(file))
 
     def _make_report(self, runs: list[RunFolder], frames: Path) -> None:
-        """Make the report page of runs."""
+        """Write the report page of runs into the result's folder."""
         report = build_report([run.folder for run in runs])
         self._write_page(frames, "report", report_page(report))
 

@@ -22,9 +22,7 @@ class Event(Brief):
     name: str  # its name, or the file's name
     source: str  # publication or file
     dips: tuple[tuple[float, float], ...] = ()  # start and length of each [s]
-    residuals: tuple[
-        float, ...
-    ] = ()  # highest and lowest residual voltage of the dips [pu]
+    residuals: tuple[float, ...] = ()  # highest and lowest voltage of the dips [pu]
     series: Voltage | None = None  # voltage series in place of dips
     frequency: tuple[tuple[float, float], ...] = ()  # times [s] and values [Hz]
     facts: tuple[str, ...] = ()  # further reported facts

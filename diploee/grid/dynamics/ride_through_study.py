@@ -2,8 +2,6 @@
 
 The load of each block leaves and returns at several times of the run, and the response
 is checked against the named curves.
-
-See also: docs/models/ride_through.md
 """
 
 from __future__ import annotations

@@ -137,5 +137,5 @@ def _installations(scenario: Scenario) -> tuple[Int64Array, Float64Array]:
 
 
 def _to_mw(power_w: float) -> float:
-    """Return a power [MW] that is given in W."""
+    """Convert a power from W to MW, rounded to 1 mW."""
     return float(to_mw(np.array(power_w)))

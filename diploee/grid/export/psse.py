@@ -340,7 +340,7 @@ def _perc1_parameters(
     first = {
         name: result
         for name, block in settings.items()
-        if (result := _largest_dip_stage(block))
+        if (result := _largest_under_voltage_stage(block))
     }
     if not first:
         return {}, [
@@ -422,7 +422,9 @@ def _perc1_parameters(
     return values, [*notes, *(f"lost: {each}" for each in lost), *_load_notes(parts)]
 
 
-def _largest_dip_stage(block: RideThrough) -> tuple[float, float, VoltageStage] | None:
+def _largest_under_voltage_stage(
+    block: RideThrough,
+) -> tuple[float, float, VoltageStage] | None:
     """Return the largest under-voltage stage, with fraction and shortest dip [s].
 
     Of equal stages it is the one that trips on the shortest dip.

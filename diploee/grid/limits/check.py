@@ -496,7 +496,7 @@ MAX_OF_RATED = 3.0
 
 
 def unit_question(limit_mw: float, context: SeriesContext) -> str:
-    """Return a question if a limit looks like kW entered as MW, else an empty text."""
+    """Return a question if a limit may be in kW instead of MW, else an empty text."""
     ratio = limit_mw / context.rated_mw if context.rated_mw else 0.0
     rated = (
         f"{format_short(limit_mw)} MW is {format_short(ratio)} times the rated "

@@ -426,7 +426,7 @@ class _Sizing:
         self._is_kept = not any(report.not_met for report in without)
 
     def limited_supply(self, control: BatterySpec) -> SmoothedSupply:
-        """Return the supply of a control if the battery is unlimited."""
+        """Return the load after a control with a battery of unlimited size."""
         start = StoreState(float(self.power_w[0]), ENDLESS_STORE.reference_j)
         return smooth_supply(
             self.power_w, self.dt_s, ENDLESS_STORE, control.supply_limits(), start

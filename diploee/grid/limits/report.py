@@ -126,7 +126,7 @@ class LimitResult(Brief):
         return part / whole if whole > sys.float_info.min else math.nan
 
     def margin_text(self) -> str:
-        """Return a line with the limited quantity, its worst and its allowed value."""
+        """Return the limited quantity, its worst and its allowed value, as text."""
         name, relation = (
             self.text.partition(" (")[0],
             ", at least" if self.least else " of",
@@ -291,7 +291,7 @@ class LimitReport(Brief):
         return ", ".join(f"{n} {word}" for word, n in counted.items() if n)
 
     def margin_text(self) -> str:
-        """Return the margin of the deciding limit that is used most, as text."""
+        """Return the worst and the allowed value of the deciding limit, as text."""
         deciding = [
             result for result in self.results if result.verdict == self.span_verdict
         ]

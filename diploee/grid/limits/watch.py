@@ -70,7 +70,10 @@ def needed_step_ms(limits: Limits, scenario: Scenario) -> int:
 def _check_outcomes(
     spec: LimitSpec, context: SeriesContext
 ) -> list[tuple[bool, bool]] | Need:
-    """Return note and coarseness of each check of a limit, or the need if unchecked."""
+    """Return, per check of a limit, True for a note and True for a coarse step.
+
+    If the limit cannot be checked, the result is the change that the run needs.
+    """
     checks, why = get_checks(spec, context)
     if why is not None:
         return why.need

@@ -1,7 +1,7 @@
-"""Limits on power itself: peak, daily energy, load factor, reactive power.
+"""Limits on power, demand and reactive power, each a YAML key of a limits file.
 
-Limits on the peak, the energy of a day, the load factor, the minimum demand of a month,
-the power factor and reactive power.
+Peak, energy of a day, load factor, minimum demand of a month, power factor, and
+reactive power.
 """
 
 from __future__ import annotations
