@@ -28,7 +28,7 @@ from diploee import Run
 from diploee.grid.limits import LimitReport
 from diploee.importers import read_job_log, read_request_trace
 from diploee.runs.sections import as_dict
-from diploee.studio.sites import Draft, StudioFolder, search, state
+from diploee.studio.sites import Draft, StudioFolder, page_contents, search_keys
 
 RUNS: dict[str, dict[str, Any]] = {
     "colocation_10mw_poi": {"duration": "6 h"},
@@ -179,10 +179,10 @@ def of_all(folder: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
     )
     for name in ("colocation_10mw_poi", "inference_1mw_poi"):
         draft = Draft(start="file", file=name)
-        yield f"form of {name}", partial(state, draft, place)
-        yield f"keys of {name}", partial(search, draft, place, "facility.stages")
+        yield f"form of {name}", partial(page_contents, draft, place)
+        yield f"keys of {name}", partial(search_keys, draft, place, "facility.stages")
     wrong = Draft(start="file", file="colocation_10mw", edits=edits)
-    yield "wrong form", partial(state, wrong, place)
+    yield "wrong form", partial(page_contents, wrong, place)
     for command in (
         ("run", "colocation_10mw", "--set", "facility.pools.main.n_nodes=-3"),
         ("run", "no_such"),

@@ -31,7 +31,7 @@ from diploee.base.errors import InputError, did_you_mean, one_line, one_of, show
 from diploee.facility.base import Stage
 from diploee.grid import dynamics
 from diploee.grid.limits.file import AnyLimits, Limits, load_limits
-from diploee.grid.limits.report import LimitReport, report_on, reports_of
+from diploee.grid.limits.report import LimitReport, get_report, get_reports
 from diploee.loads.base import OpenLoad
 from diploee.runs.reader import AnyRun, RunFolder
 from diploee.runs.sections import Section, as_html
@@ -63,7 +63,7 @@ class Run(RunFolder):
     @cached_property
     def verdicts(self) -> tuple[LimitReport, ...]:
         """Compliance reports on the limits checked during the run, at its step."""
-        return reports_of(self)
+        return get_reports(self)
 
     @overload
     def limits(self, limits: Limits | Path | str) -> LimitReport: ...
@@ -90,8 +90,8 @@ class Run(RunFolder):
             One report for each file of limits; a tuple for a list.
         """
         if isinstance(limits, Limits | Path | str):
-            return report_on(self, load_limits(limits))
-        return tuple(report_on(self, load_limits(item)) for item in limits)
+            return get_report(self, load_limits(limits))
+        return tuple(get_report(self, load_limits(item)) for item in limits)
 
     @checked_arguments
     def statistics(

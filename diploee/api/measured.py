@@ -113,7 +113,7 @@ def fit(
     >>> result = diploee.fit("sacct.txt", "llama2_70b_lora")  # doctest: +SKIP
     """
     chosen = {key: value for key, value in locals().items() if value is not None}
-    from diploee.fits.fragment import Target, check_place, write_fragment
+    from diploee.fits.fragment import Target, check_output_path, write_fragment
     from diploee.fits.jobs.arrivals import JobFitOptions
     from diploee.fits.jobs.from_log import fit_from_log
     from diploee.scenario.log_replay import LogReading
@@ -132,7 +132,7 @@ def fit(
         scenario = load_scenario(scenario)
     path = None if out is None else Path(out)
     inputs = [item for item in (log, rules, scenario) if isinstance(item, Path | str)]
-    check_place(path, force, *inputs)
+    check_output_path(path, force, *inputs)
     result = fit_from_log(
         Path(log),
         open_library(profiles),

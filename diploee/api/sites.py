@@ -11,7 +11,7 @@ from pydantic import InstanceOf
 from diploee.base.arguments import allowed, as_list, checked_arguments
 from diploee.base.files.paths import ShippedKind, shipped
 from diploee.base.plain_data import KeyPath
-from diploee.grid.limits.file import AnyLimits, limits_of, load_limits
+from diploee.grid.limits.file import AnyLimits, load_limits, load_scenario_limits
 from diploee.grid.limits.watch import WatchedLimits
 from diploee.importers.inputs import load_inputs
 from diploee.loads.inputs import Inputs
@@ -117,7 +117,7 @@ def site_of(
     limits: AnyLimits = (),
 ) -> PreparedSite:
     """Prepare the site of a scenario: read its inputs, and add limits to check."""
-    all_limits = (*limits_of(scenario), *map(load_limits, as_list(limits)))
+    all_limits = (*load_scenario_limits(scenario), *map(load_limits, as_list(limits)))
     watch = WatchedLimits(all_limits) if all_limits else NO_WATCH
     scenario = at_needed_step(scenario, options.stages, watch)
     inputs = inputs or load_inputs(scenario, open_library(profiles))

@@ -165,7 +165,11 @@ def _settling_steps(report: LimitReport, limits: str) -> str:
         result.need for result in report.results if result.verdict == "inconclusive"
     }
     steps = ["change what the reasons above name"] if Need.OTHER in needs else []
-    year = ", of a whole year" if Need.LONGER in needs or report.is_part else ""
+    year = (
+        ", of a whole year"
+        if Need.LONGER in needs or report.is_shorter_than_year
+        else ""
+    )
     step = ", at the step that it needs" if Need.FINER in needs else ""
     return ", then ".join([*steps, f"diploee run SITE --limits {limits}{year}{step}"])
 

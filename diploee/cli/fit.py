@@ -17,7 +17,7 @@ from diploee.cli.options import (
     options,
     output_fragment,
 )
-from diploee.fits.fragment import Target, check_place
+from diploee.fits.fragment import Target, check_output_path
 from diploee.fits.jobs.arrivals import JobFitOptions
 from diploee.fits.jobs.from_log import fit_from_log
 from diploee.importers.job_logs import JOB_LOG_FORMATS
@@ -67,7 +67,7 @@ def fit_command(
     and the overdispersion of the counts. Comments give confidence limits and goodness
     of fit.
     """
-    check_place(out, force, log, rules, scenario, named=option_name)
+    check_output_path(out, force, log, rules, scenario, named=option_name)
     fit = fit_from_log(
         log,
         ProfileLibrary.open(*(profiles or ())),

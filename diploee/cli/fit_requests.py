@@ -23,13 +23,13 @@ from diploee.cli.options import (
 from diploee.fits.calendar import FitChoices
 from diploee.fits.fragment import (
     Target,
-    check_place,
-    naming_the_other_command,
-    pool_of,
+    check_output_path,
+    find_pool,
     stream_yaml,
+    suggest_other_command,
 )
-from diploee.fits.requests.fit import fit_requests, trimmed
-from diploee.fits.requests.summary import head_of, request_stream
+from diploee.fits.requests.fit import fit_requests, trim_trace
+from diploee.fits.requests.summary import request_stream, stream_comments
 from diploee.importers.request_traces import TRACE_FORMATS
 from diploee.importers.request_traces.generic_csv import Meaning
 from diploee.importers.request_traces.read import read_request_trace
@@ -95,14 +95,14 @@ def fit_requests_command(
     with fractions and output lengths. Model, latency cap and hardware, which no trace
     records, remain to be set in the result.
     """
-    check_place(out, force, trace, scenario, named=option_name)
+    check_output_path(out, force, trace, scenario, named=option_name)
     _check_step(reading.step_s)
     if reading.utc_offset is not None:
         parse_zone(reading.utc_offset, "--utc-offset")
     zero_hour = reading.zero_hour_of_week
-    base, pool_name = pool_of(scenario, pool, default="serving", named=option_name)
+    base, pool_name = find_pool(scenario, pool, default="serving", named=option_name)
     stated = trace_format or ("csv" if reading.columns else None)
-    with naming_the_other_command(trace, "fit-requests", stated):
+    with suggest_other_command(trace, "fit-requests", stated):
         read = read_request_trace(
             trace,
             trace_format,
@@ -115,7 +115,7 @@ def fit_requests_command(
             f"{read.source}: --zero-hour-of-week is for a trace without dates, this "
             "one has them; give --utc-offset"
         )
-    read = trimmed(read, choices.start, choices.end)
+    read = trim_trace(read, choices.start, choices.end)
     fit = fit_requests(
         read,
         zero_hour_of_week=zero_hour,
@@ -125,7 +125,7 @@ def fit_requests_command(
         request_stream(fit, pool=pool_name),
         Target(scenario, pool, stream, out, option_name),
     )
-    text = stream_yaml(head_of(fit), "request_streams", entry, target, base)
+    text = stream_yaml(stream_comments(fit), "request_streams", entry, target, base)
     next_lines = [f"next: diploee run {out}"] if scenario else ()
     output_fragment(fit, text, out, force, as_json, next_lines)
 

@@ -13,8 +13,8 @@ from diploee.base.files.paths import shipped
 from diploee.cli.display import next_steps, show_sections
 from diploee.cli.options import Json, print_result, shipped_names
 from diploee.grid.limits.file import Limits, load_limits
-from diploee.grid.limits.report import LimitReport, report_on
-from diploee.reports.sweep_charts import share_line, sweep_verdicts
+from diploee.grid.limits.report import LimitReport, get_report
+from diploee.reports.sweep_charts import compliance_counts, sweep_verdicts
 from diploee.reports.sweep_data import is_sweep, read_sweep
 from diploee.runs.reader import RunFolder
 
@@ -56,7 +56,7 @@ def limits_command(
     if is_sweep(run_dir):
         _show_sweep(run_dir, loaded, fail, as_json)
         return
-    report = report_on(RunFolder.open(run_dir), loaded)
+    report = get_report(RunFolder.open(run_dir), loaded)
     if not as_json:
         show_sections(report.sections())
     steps = (*next_steps(report, limits, run_dir), f"Boundary: {report.boundary}.")
@@ -74,7 +74,7 @@ def _exit_with_verdict(reports: Sequence[LimitReport], fail: bool) -> None:
 def _show_sweep(run_dir: Path, limits: Limits, fail: bool, as_json: bool) -> None:
     result = sweep_verdicts(read_sweep(run_dir), limits)
     lines = [
-        f"{limits.name}: {share_line(result)}".removeprefix(": "),
+        f"{limits.name}: {compliance_counts(result)}".removeprefix(": "),
         *filter(None, (limits.origin, *limits.notes)),
         *(f"{name}: {report.title}" for name, (_, report) in result.items()),
     ]

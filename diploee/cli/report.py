@@ -75,7 +75,7 @@ def report_command(
 ) -> None:
     """Draw runs or a sweep on one self-contained HTML page."""
     if as_json:
-        result = build_report(folders, limits or (), drawn=False, bands=bands)
+        result = build_report(folders, limits or (), with_charts=False, bands=bands)
         content = {"title": result.title, "sections": as_dict(result.sections)}
         print_result({**content, "warnings": result.warnings})
         return

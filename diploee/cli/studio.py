@@ -75,7 +75,7 @@ def studio_command(
             f"--folder: {studio_folder.folder} is no folder; make it first"
         )
     if file:
-        name = str(studio_folder.inside(file).relative_to(studio_folder.folder))
+        name = str(studio_folder.resolve_inside(file).relative_to(studio_folder.folder))
     studio = Studio(studio_folder, at_most * 60, port, name)
 
     def show_address() -> None:
@@ -84,7 +84,7 @@ def studio_command(
         if not no_browser:
             webbrowser.open(studio.address)
 
-    with suppress(Interrupted, KeyboardInterrupt), studio.answers:
+    with suppress(Interrupted, KeyboardInterrupt), studio.results_folder:
         studio.serve(show_address)
     if not quiet:
         typer.echo(f"Runs are in {studio.runs_folder}.")

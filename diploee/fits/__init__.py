@@ -1,4 +1,4 @@
-"""Fits of scenario parameters from logs and traces."""
+"""Fits of scenario parameters to job logs and request traces."""
 
 import lazy_loader
 

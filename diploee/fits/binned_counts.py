@@ -1,4 +1,4 @@
-"""Counts of jobs or requests per time step of an interval, in local time."""
+"""Counts of jobs or requests per time step, in local time."""
 
 from __future__ import annotations
 
@@ -21,21 +21,20 @@ from diploee.loads.jobs.rates import EPOCH_HOUR_OF_WEEK, month_of_year
 from diploee.loads.services.request_trace import RequestTrace
 
 MAX_SPAN_H = 40 * 366 * HOURS_PER_DAY
-"""Longest span of a fit [h]; where a log seems to span more, a stamp is wrong."""
+"""Longest span of a fit [h]; a longer log has a wrong timestamp."""
 
 MONDAY_MS = 4 * MS_PER_DAY
-"""1970-01-05, a Monday [ms since 1970]: where a log that has no dates begins its clock."""  # noqa: E501
+"""Start [ms since 1970] of the clock of a log without dates: Monday, 1970-01-05."""
 
 
 @dataclass(frozen=True, eq=False)
-class Counts:
-    """Counts of jobs or requests in each step of an interval."""
+class BinnedCounts:
+    """Counts of jobs or requests in consecutive time steps."""
 
     step_ms: int  # length of a step [ms]
     start_ms: Int64Array  # start of each step in local time [ms since 1970]
     counts: Float64Array
-    # Hours of each step that the span covers; up to 2 of one that the wall clock shows
-    # twice
+    # Covered time of each step [h]; up to 2 in an hour that daylight saving repeats
     coverage: Float64Array
 
     @property
@@ -55,26 +54,28 @@ class Counts:
 
     @property
     def first_hour(self) -> np.datetime64:
-        """The first hour, local time."""
+        """First clock hour, local time."""
         return np.datetime64(int(self.hour[0]), "h")
 
     @property
     def covered_hours(self) -> float:
-        """Length of the span [h]."""
+        """Length of the covered time [h]."""
         return float(self.coverage.sum())
 
-    def inner(self) -> Counts:
-        """Return all steps but the first and the last."""
+    def inner(self) -> BinnedCounts:
+        """Return the counts without the first and the last step."""
         inner = slice(1, -1)
-        covered = self.coverage[inner]
-        return Counts(self.step_ms, self.start_ms[inner], self.counts[inner], covered)
+        inner_coverage = self.coverage[inner]
+        return BinnedCounts(
+            self.step_ms, self.start_ms[inner], self.counts[inner], inner_coverage
+        )
 
-    def hourly(self) -> Counts:
-        """Return the counts of clock hours."""
-        hours, of_step = np.unique(self.hour, return_inverse=True)
-        counts = sums(of_step.ravel(), self.counts)
-        coverage = np.bincount(of_step.ravel()) * self.step_ms / MS_PER_H
-        return Counts(MS_PER_H, hours * MS_PER_H, counts, coverage)
+    def hourly(self) -> BinnedCounts:
+        """Return the counts summed by clock hour."""
+        hours, hour_index = np.unique(self.hour, return_inverse=True)
+        counts = sum_by_index(hour_index.ravel(), self.counts)
+        coverage = np.bincount(hour_index.ravel()) * self.step_ms / MS_PER_H
+        return BinnedCounts(MS_PER_H, hours * MS_PER_H, counts, coverage)
 
 
 def count_hours(
@@ -83,14 +84,13 @@ def count_hours(
     end: datetime | None = None,
     used: BoolArray | None = None,
     zone: Zone | None = None,
-) -> tuple[Counts, BoolArray]:
-    """Count submissions per local clock hour, and return the hours covered.
+) -> tuple[BinnedCounts, BoolArray]:
+    """Count submissions per local clock hour; return counts and a mask of counted jobs.
 
-    The span begins and ends where the user says. Where it is not given, the log is
-    taken to begin half a mean distance of submissions before its first, and to end as
-    much after its last, in the same clock hours: n submissions then have n distances.
-    Of a log that spans less than an hour the clock hours are taken as covered, as it
-    does not tell a rate.
+    The span is `start` to `end`. By default it extends half a mean distance of
+    submissions beyond the first and last submission, but not beyond their clock hours:
+    n submissions then have n distances. A log shorter than an hour covers its clock
+    hours completely, as its rate is unknown.
     """
     if local_ms.size == 0:
         raise WorkloadError("the log has no jobs to fit")
@@ -100,43 +100,44 @@ def count_hours(
         half_ms = MS_PER_H
     first_ms = max(shortest // MS_PER_H * MS_PER_H, shortest - half_ms)
     last_ms = min((longest // MS_PER_H + 1) * MS_PER_H, longest + 1 + half_ms)
-    first_ms = first_ms if start is None else local_moment_ms(start)
-    last_ms = max(first_ms, last_ms if end is None else local_moment_ms(end))
-    inside: BoolArray = (local_ms >= first_ms) & (local_ms < last_ms)
+    first_ms = first_ms if start is None else local_time_ms(start)
+    last_ms = max(first_ms, last_ms if end is None else local_time_ms(end))
+    is_inside: BoolArray = (local_ms >= first_ms) & (local_ms < last_ms)
     if used is not None:
-        inside &= used
-    if not inside.any():
+        is_inside &= used
+    if not is_inside.any():
         raise WorkloadError(
-            f"no job to fit is submitted from {_shown(first_ms)} to "
-            f"{_shown(last_ms)}, local time; the log's submissions reach from "
-            f"{_shown(shortest)} to {_shown(longest)}; change the span (--from, --to)"
+            f"no job to fit is submitted from {_time_text(first_ms)} to "
+            f"{_time_text(last_ms)}, local time; the log's submissions reach from "
+            f"{_time_text(shortest)} to {_time_text(longest)}; change the span "
+            "(--from, --to)"
         )
     first, last = first_ms // MS_PER_H, -(-last_ms // MS_PER_H)
     if last - first > MAX_SPAN_H:
         raise WorkloadError(
-            f"the submissions reach from {_shown(shortest)} to {_shown(longest)}, "
-            "expected 40 years at most; correct the wrong stamps, or trim the span "
-            "(--from, --to)"
+            f"the submissions reach from {_time_text(shortest)} to "
+            f"{_time_text(longest)}, expected 40 years at most; correct the wrong "
+            "stamps, or trim the span (--from, --to)"
         )
     hours = np.arange(first, last)
-    counts = sums(local_ms[inside] // MS_PER_H - first, None, hours.size)
+    counts = sum_by_index(local_ms[is_inside] // MS_PER_H - first, None, hours.size)
     coverage = np.ones(hours.size)
-    # How often its wall clock, which is changed, shows each
+    # Number of times that the wall clock shows each hour
     if zone is not None and zone.name:
         quarters = np.arange((first - HOURS_PER_DAY) * 4, (last + HOURS_PER_DAY) * 4)
-        shown = zone.local_ms(quarters * (MS_PER_H // 4)) // MS_PER_H - first
-        shown = shown[(shown >= 0) & (shown < hours.size)]
-        coverage = np.bincount(shown, minlength=hours.size) / 4
-    # Parts of the first and last hour
+        shown_hours = zone.local_ms(quarters * (MS_PER_H // 4)) // MS_PER_H - first
+        shown_hours = shown_hours[(shown_hours >= 0) & (shown_hours < hours.size)]
+        coverage = np.bincount(shown_hours, minlength=hours.size) / 4
+    # Fractions of the first and last hour
     coverage[:1] -= 1 - (first + 1 - first_ms / MS_PER_H)
     coverage[-1:] -= 1 - (last_ms / MS_PER_H - (last - 1))
-    return Counts(MS_PER_H, hours * MS_PER_H, counts, coverage), inside
+    return BinnedCounts(MS_PER_H, hours * MS_PER_H, counts, coverage), is_inside
 
 
-def steps_of(trace: RequestTrace, zero_hour_of_week: float = 0.0) -> Counts:
-    """Return the requests of a trace in all steps.
+def count_steps(trace: RequestTrace, zero_hour_of_week: float = 0.0) -> BinnedCounts:
+    """Return the requests of a trace by step.
 
-    One without dates begins on `MONDAY_MS`.
+    A trace without dates starts `zero_hour_of_week` after `MONDAY_MS`.
     """
     shift_ms = trace.zone.offset_min(trace.origin_ms) * MS_PER_MIN
     if trace.is_relative:
@@ -152,18 +153,21 @@ def steps_of(trace: RequestTrace, zero_hour_of_week: float = 0.0) -> Counts:
     if trace.zone.name and not trace.is_relative:
         start_ms = trace.zone.local_ms(start_ms - shift_ms)
     coverage = np.full(counts.size, trace.step_ms / MS_PER_H)
-    return Counts(trace.step_ms, start_ms, counts, coverage)
+    return BinnedCounts(trace.step_ms, start_ms, counts, coverage)
 
 
-def sums(index: Int64Array, values: Float64Array | None, size: int = 0) -> Float64Array:
-    """Return the sum of the values, or their number, at each index."""
+def sum_by_index(
+    index: Int64Array, values: Float64Array | None, size: int = 0
+) -> Float64Array:
+    """Return the sum of values at each index; without values the counts."""
     return np.asarray(np.bincount(index, values, size), dtype=np.float64)
 
 
-def local_moment_ms(moment: datetime) -> int:
-    """Return a moment of local time [ms since 1970]."""
-    return int(np.datetime64(moment, "ms").astype(np.int64))
+def local_time_ms(local_time: datetime) -> int:
+    """Return a local time as milliseconds since 1970."""
+    return int(np.datetime64(local_time, "ms").astype(np.int64))
 
 
-def _shown(local_ms: int) -> str:
+def _time_text(local_ms: int) -> str:
+    """Return a local time as text, to the minute."""
     return str(np.datetime64(local_ms, "ms").astype("datetime64[m]")).replace("T", " ")

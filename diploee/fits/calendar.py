@@ -1,8 +1,8 @@
-"""Calendar weights of counts: variation of the rate over week and months.
+"""Calendar weights of counts: seasonal factors of the week and of months.
 
-The expected count of a step is a product, rate x weight of its hour of the week x
-weight of its month; which weights the week has is chosen by what predicts
-(`diploee.fits.week_shape`), and months are kept where they differ by more than chance.
+The expected count of a step is rate x weight of its hour of the week x weight of its
+month x exposure. Cross-validation selects the detail of the week
+(`diploee.fits.week_shape`). Months are kept if they differ by more than chance.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from diploee.base.units import (
     HOURS_PER_WEEK,
     MONTHS_PER_YEAR,
 )
-from diploee.fits.binned_counts import Counts, sums
+from diploee.fits.binned_counts import BinnedCounts, sum_by_index
 from diploee.fits.confidence_limits import negative_binomial_limits, poisson_limits
-from diploee.fits.overdispersion import dispersion_of
+from diploee.fits.overdispersion import compute_dispersion
 from diploee.fits.week_shape import (
-    IN_WORDS,
+    DETAIL_NAMES,
     CalendarChoice,
     Detail,
     WeekShape,
@@ -37,27 +37,26 @@ from diploee.loads.jobs.rates import EPOCH_HOUR_OF_WEEK, month_factors
 from diploee.scenario.times import Calendar
 
 MIN_SIGHTINGS = 2
-"""Times that an hour of the week (or of the day) must have been observed to get its own
-weight."""
+"""Minimum number of observations of each hour of the week (or day) with a weight."""
 
 MIN_SEEN_H = 0.5
-"""Least observed time of each hour of the week (or of the day) in a request trace too
-short to hold out weeks [h]."""
+"""Minimum observed time of each hour of the week (or day) [h], for request traces that
+are too short to hold out weeks."""
 
 MIN_DAYS_OF_MONTH = 27
-"""Days of every calendar month that must have been observed to fit weights of months."""  # noqa: E501
+"""Minimum number of observed days of each calendar month to fit month weights."""
 
 MONTHS_BELOW = 0.01
-"""Probability that months differ so by chance below which they are kept."""
+"""p-value of the test of months below which months are kept."""
 
 ROUNDING = 1e-6
-"""Parts of hours that add up to a whole one may miss it by so much."""
+"""Rounding error of a sum of fractions of hours [h]."""
 
 DAYS_OF_MONTH = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 
 
 class FitChoices(Choices):
-    """Options of fits: time span, calendar, and level of the confidence limits."""
+    """Options of fits: time span, calendar, and confidence level."""
 
     start: datetime | None = unset("Trim: start, local time.")
     end: datetime | None = unset("Trim: end, local time.")
@@ -72,33 +71,32 @@ class FitChoices(Choices):
 
 @dataclass(frozen=True)
 class MonthTest:
-    """Analysis of variance that tests for a difference between months."""
+    """Result of an analysis of variance between months."""
 
-    ratio: float  # mean square between months over that within them (F)
-    freedom: tuple[int, int]  # degrees of freedom of both
-    # Probability of such a ratio or a larger one where months do not differ
+    ratio: float  # F: mean square between months over mean square within
+    freedom: tuple[int, int]  # degrees of freedom, between and within
+    # Probability of this or a larger ratio if months are equal
     p_value: float
-    # Reference of the months: the weeks within them, or, where each was seen in two
-    # years, the same month of other years
+    # Reference: weeks within months, or years if each month was seen in two
     within: str
 
     @property
-    def differ(self) -> bool:
-        """Whether months differ by more than chance."""
+    def is_significant(self) -> bool:
+        """True if months differ by more than chance."""
         return self.p_value < MONTHS_BELOW
 
 
 @dataclass(frozen=True, eq=False)
 class CalendarFit:
-    """Fitted calendar weights of counted steps."""
+    """Fitted calendar weights, with the counts that they were fitted to."""
 
-    steps: Counts
-    # Of each step: hours that the span covers, or 1 where rates are by step
+    steps: BinnedCounts
+    # Covered hours of each step, or 1 if rates are per step
     exposure: Float64Array
-    # Rates of the hours of the week per unit of exposure, and why these
+    # Rates of the hours of the week per unit of exposure, and their selection
     shape: WeekShape
-    has_months: bool  # whether the groups of the shape are months; else there is one
-    months: MonthTest | None  # whether months differ; None where that was not asked
+    has_months: bool  # groups of the shape are months; else there is one group
+    months: MonthTest | None  # test of months; None if it was not requested
 
     @property
     def detail(self) -> Detail:
@@ -107,12 +105,12 @@ class CalendarFit:
 
     @property
     def n_parameters(self) -> int:
-        """Free parameters that counts above zero determined."""
+        """Number of free parameters."""
         return self.shape.n_parameters
 
     @property
     def n_day_parameters(self) -> int:
-        """Parameters of a day's total: days of the week, and months."""
+        """Number of parameters of a day's total: days of the week, and months."""
         of_week = (
             DAYS_PER_WEEK if self.detail in ("day_and_hour", "hour_of_week") else 1
         )
@@ -120,32 +118,35 @@ class CalendarFit:
 
     @property
     def week_weight(self) -> Float64Array:
-        """Weights of the hours of the week, Monday 00:00 first, mean 1."""
+        """Weights of the hours of the week from Monday 00:00, mean 1, shape (168,)."""
         return self.shape.rate / float(self.shape.rate.mean())
 
     @property
     def month_weight(self) -> Float64Array | None:
-        """Weights of the months, mean 1 over the days of a year of 365.
+        """Weights of the months, shape (12,); None if not fitted.
 
-        None where not fitted.
+        Their mean is 1 over the days of a year of 365 days.
         """
-        return self.shape.of_group / self._of_year if self.has_months else None
+        return (
+            self.shape.of_group / self._mean_group_factor if self.has_months else None
+        )
 
     @property
     def mean_rate(self) -> float:
         """Mean rate over a week and a year, per unit of exposure."""
-        return self._of_year * float(self.shape.rate.mean())
+        return self._mean_group_factor * float(self.shape.rate.mean())
 
     @property
-    def _of_year(self) -> float:
+    def _mean_group_factor(self) -> float:
+        """Mean of the group factors over a year."""
         of_group = self.shape.of_group
         if not self.has_months:
             return float(of_group[0])
         return float(of_group @ DAYS_OF_MONTH / DAYS_OF_MONTH.sum())
 
     @property
-    def of_month(self) -> Float64Array:
-        """Factor of each step's group: its month, if months are fitted."""
+    def month_factor(self) -> Float64Array:
+        """Factor of each step's group: of its month, if months are fitted."""
         group = (
             self.steps.month if self.has_months else np.zeros_like(self.steps.start_ms)
         )
@@ -153,11 +154,17 @@ class CalendarFit:
 
     @cached_property
     def expected(self) -> Float64Array:
-        """Expected count of every step of the span."""
-        return self.shape.rate[self.steps.hour_of_week] * self.of_month * self.exposure
+        """Expected count of each step."""
+        return (
+            self.shape.rate[self.steps.hour_of_week] * self.month_factor * self.exposure
+        )
 
-    def laid(self) -> Float64Array:
-        """Return what months as a scenario lays them, smoothly, have over those of the fit."""  # noqa: E501
+    def smooth_month_ratio(self) -> Float64Array:
+        """Return the ratio of a scenario's smooth month factors to the fitted steps.
+
+        A scenario interpolates month factors over time; the fit has one factor per
+        month.
+        """
         ones = np.ones(self.steps.counts.size)
         if self.month_weight is None:
             return ones
@@ -171,44 +178,48 @@ class CalendarFit:
 
 
 def fit_calendar(
-    hours: Counts, months: bool | None = None, choice: CalendarChoice = "auto"
+    hours: BinnedCounts, months: bool | None = None, choice: CalendarChoice = "auto"
 ) -> CalendarFit:
-    """Fit calendar weights to the jobs of clock hours."""
-    wanted = wants_months(hours.month, hours.coverage, months)
+    """Fit calendar weights to counts of jobs by clock hour."""
+    has_months = should_fit_months(hours.month, hours.coverage, months)
     allowed = _observed_details(hours, MIN_SIGHTINGS - ROUNDING)
-    # Of a span too short for weeks, days are held out.
+    # If the span is too short to hold out weeks, days are held out
     length = HOURS_PER_WEEK if "day_and_hour" in allowed else HOURS_PER_DAY
     block = (hours.hour + EPOCH_HOUR_OF_WEEK) // length
-    fitted = _fitted(
-        hours, hours.coverage, block, allowed, wanted, months is None, choice
+    weights = _fit_weights(
+        hours, hours.coverage, block, allowed, has_months, months is None, choice
     )
-    return CalendarFit(hours, hours.coverage, *fitted)
+    return CalendarFit(hours, hours.coverage, *weights)
 
 
 def fit_step_calendar(
-    steps: Counts,
+    steps: BinnedCounts,
     has_dates: bool,
     months: bool | None = None,
     choice: CalendarChoice = "auto",
 ) -> CalendarFit:
-    """Fit calendar weights to the requests of steps of an hour or less.
+    """Fit calendar weights to counts of requests in steps of an hour or less.
 
     Rates are per step.
     """
     hours = steps.hourly()
-    wanted = wants_months(hours.month, hours.coverage, months if has_dates else False)
+    has_months = should_fit_months(
+        hours.month, hours.coverage, months if has_dates else False
+    )
     allowed = _observed_details(hours, MIN_SIGHTINGS - ROUNDING)
     block = (hours.hour + EPOCH_HOUR_OF_WEEK) // HOURS_PER_WEEK
-    # No week can be held out: the finest that was seen
-    if len(allowed) < len(IN_WORDS):
+    # No week can be held out: take the finest detail that was observed
+    if len(allowed) < len(DETAIL_NAMES):
         allowed, block = _observed_details(hours, MIN_SEEN_H), np.zeros_like(block)
     n_steps = np.rint(hours.coverage * (hours.step_ms / steps.step_ms))
-    fitted = _fitted(hours, n_steps, block, allowed, wanted, months is None, choice)
-    return CalendarFit(steps, np.ones(steps.counts.size), *fitted)
+    weights = _fit_weights(
+        hours, n_steps, block, allowed, has_months, months is None, choice
+    )
+    return CalendarFit(steps, np.ones(steps.counts.size), *weights)
 
 
-def _fitted(
-    hours: Counts,
+def _fit_weights(
+    hours: BinnedCounts,
     exposure: Float64Array,
     block: Int64Array,
     allowed: tuple[Detail, ...],
@@ -216,29 +227,26 @@ def _fitted(
     are_tested: bool,
     choice: CalendarChoice,
 ) -> tuple[WeekShape, bool, MonthTest | None]:
-    """Fit the weights of the week, and of months if requested and different."""
+    """Fit the weights of the week, and of months if requested and significant."""
     counts, slot = hours.counts, hours.hour_of_week
 
-    def shape_of(group: Int64Array) -> WeekShape:
+    def fit_shape(group: Int64Array) -> WeekShape:
         return fit_week_shape(counts, exposure, slot, group, block, allowed, choice)
 
-    test, shape = None, shape_of(np.zeros_like(slot))
+    test, shape = None, fit_shape(np.zeros_like(slot))
     if has_months and are_tested:
-        test = _months_differ(
+        test = _test_months(
             counts, shape.rate[slot] * exposure, hours.month, hours.hour
         )
-        has_months = test.differ
+        has_months = test.is_significant
     if has_months:
-        shape = shape_of(hours.month)
+        shape = fit_shape(hours.month)
     return shape, has_months, test
 
 
-def _observed_details(hours: Counts, least_h: float) -> tuple[Detail, ...]:
-    """Return the details whose hours of the week (or day) were all observed.
-
-    Coarsest first.
-    """
-    details: tuple[Detail, ...] = tuple(IN_WORDS)
+def _observed_details(hours: BinnedCounts, least_h: float) -> tuple[Detail, ...]:
+    """Return the details whose hours were all observed long enough, coarsest first."""
+    details: tuple[Detail, ...] = tuple(DETAIL_NAMES)
     slot = hours.hour_of_week
     if np.bincount(slot, hours.coverage, HOURS_PER_WEEK).min() >= least_h:
         return details
@@ -246,12 +254,12 @@ def _observed_details(hours: Counts, least_h: float) -> tuple[Detail, ...]:
     return details[: 2 if of_day.min() >= least_h else 1]
 
 
-def wants_months(
+def should_fit_months(
     month: Int64Array, coverage: Float64Array, months: bool | None
 ) -> bool:
-    """Return True if weights of the months are to be fitted.
+    """Return True if weights of months are to be fitted.
 
-    As asked, or where the span covers them.
+    The default, None, fits months if the span covers all twelve.
     """
     if months and (
         missing := sorted(set(range(MONTHS_PER_YEAR)) - set(month.tolist()))
@@ -270,20 +278,23 @@ def covers_months(month: Int64Array, coverage: Float64Array) -> bool:
     return bool(seen.min() >= MIN_DAYS_OF_MONTH * HOURS_PER_DAY - ROUNDING)
 
 
-def _months_differ(
+def _test_months(
     counts: Float64Array, expected: Float64Array, month: Int64Array, hour: Int64Array
 ) -> MonthTest:
-    """Compare months with the weeks within them, or with those of other years.
+    """Test for a difference between months by weighted analysis of variance.
 
-    Weighted analysis of variance (Fisher 1925) of counts over what a calendar without
-    months expects. Correlated weeks can look like months: only several years can
-    separate the two.
+    The variable is the ratio of counts to the expectation of a calendar without months
+    (Fisher 1925). The reference is the variance of a month between years, or of the
+    weeks within a month if no month has two years. Correlated weeks can look like
+    months: only several years separate both.
     """
     year = (
         np.cumsum(np.diff(month, prepend=month[0]) != 0) + month[0]
     ) // MONTHS_PER_YEAR
-    of_year = np.unique(year * MONTHS_PER_YEAR + month)
-    within = "years" if np.bincount(of_year % MONTHS_PER_YEAR).min() > 1 else "weeks"
+    year_months = np.unique(year * MONTHS_PER_YEAR + month)
+    within = (
+        "years" if np.bincount(year_months % MONTHS_PER_YEAR).min() > 1 else "weeks"
+    )
     unit = year if within == "years" else (hour + EPOCH_HOUR_OF_WEEK) // HOURS_PER_WEEK
     cells, of_cell = np.unique(unit * MONTHS_PER_YEAR + month, return_inverse=True)
     mean, seen = (np.bincount(of_cell.ravel(), x) for x in (expected, counts))
@@ -315,17 +326,16 @@ def week_limits(
     day_dispersion: float = 0.0,
     factor: float = 1.0,
 ) -> tuple[Float64Array, Float64Array]:
-    """Compute confidence limits of the weights of the hours of the week.
+    """Return lower and upper confidence limits of the weekly weights, shape (168,).
 
-    The total that a weight comes from is Poisson, or negative binomial with a shape of
-    (number of its hours) / dispersion; the limits are exact, as Garwood's (1936) and as
-    Clopper and Pearson's (1934). Where there is no dispersion its variance is `factor`
-    times that of Poisson counts. A product of days and hours has the relative variances
-    of both. The uncertainty of the overall rate, far smaller, is left out, and so is
-    the bias of smoothed weights.
+    The total behind a weight is Poisson, or negative binomial with shape (number of its
+    hours) / dispersion; the limits are exact (Garwood 1936; Clopper and Pearson 1934).
+    Without dispersion, the variance is `factor` times the mean. A product of days and
+    hours adds the relative variances of both. The much smaller uncertainty of the
+    overall rate and the bias of smoothing are not included.
     """
     steps = fit.steps
-    # What a weight of 1 would have brought in each step, seasons included.
+    # Expected count of each step for a weight of 1, seasons included
     of_month = 1.0 if fit.month_weight is None else fit.month_weight[steps.month]
     unit = fit.mean_rate * of_month * fit.exposure
     of_slot, seen, in_slot = (
@@ -358,7 +368,7 @@ def week_limits(
         low, high = negative_binomial_limits(total, 1 / spread, confidence)
     else:
         low, high = poisson_limits(total, factor, confidence)
-    # A weight without a count is bounded by what would have been seen.
+    # The limit of a weight without counts is one expected count
     least = np.maximum(of_slot, ROUNDING)
     per_count = np.where(total > 0, weight / np.maximum(total, ROUNDING), 1 / least)
     return (low * per_count).ravel(), (high * per_count).ravel()
@@ -367,32 +377,29 @@ def week_limits(
 def month_limits(
     fit: CalendarFit, confidence: float, factor: float | None = None
 ) -> tuple[Float64Array | None, Float64Array | None]:
-    """Compute confidence limits of the months' weights.
+    """Return lower and upper confidence limits of the month weights, shape (12,) each.
 
-    The variance of counts is `factor` times that of Poisson counts, by default that of
-    daily ones.
+    The variance of counts is `factor` times the mean; by default the factor is the
+    dispersion of daily counts. Both are None if months are not fitted.
     """
     if not fit.has_months:
         return None, None
     steps = fit.steps
-    total = sums(steps.month, steps.counts, MONTHS_PER_YEAR)
-    factor = max(_daily_scatter(fit), 1.0) if factor is None else factor
+    total = sum_by_index(steps.month, steps.counts, MONTHS_PER_YEAR)
+    factor = max(_daily_dispersion(fit), 1.0) if factor is None else factor
     low, high = poisson_limits(total, factor, confidence)
     of_week = fit.mean_rate * fit.week_weight[steps.hour_of_week] * fit.exposure
     unit = np.bincount(steps.month, of_week, MONTHS_PER_YEAR)
     return low / unit, high / unit
 
 
-def _daily_scatter(fit: CalendarFit) -> float:
-    """Return the variance of daily counts about the calendar, over their mean.
-
-    1 for Poisson.
-    """
+def _daily_dispersion(fit: CalendarFit) -> float:
+    """Return the variance over mean of daily counts about the calendar."""
     counts = fit.steps.counts
     whole = counts.size // HOURS_PER_DAY * HOURS_PER_DAY
     seen, expected = (
         x[:whole].reshape(-1, HOURS_PER_DAY).sum(axis=1) for x in (counts, fit.expected)
     )
     n_weights = fit.n_parameters * seen.size / counts.size
-    index = dispersion_of(seen, expected, n_weights, 0.5).index
+    index = compute_dispersion(seen, expected, n_weights, 0.5).index
     return 1.0 if np.isnan(index) else index

@@ -1,4 +1,4 @@
-"""Confidence limits of counts and fractions, and jackknife errors of blocks."""
+"""Confidence limits of counts and fractions, and jackknife errors over time blocks."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from scipy import special, stats
 from diploee.base.tables import Float64Array, Int64Array
 
 MIN_BATCHES = 8
-"""Days (or weeks) from which on their scatter tells the limits."""
+"""Minimum number of days (or weeks) whose variance gives limits."""
 
 
 def jackknife_error(without: Float64Array) -> Float64Array:
-    """Return jackknife standard errors of values over blocks, (n, ...).
+    """Return the jackknife standard error of statistics.
 
-    Infinite where some give no number (Efron and Stein 1981).
+    `without` has shape (n, ...): the statistics with each of n blocks left out (Efron
+    and Stein 1981). The error is infinite if any statistic is not finite.
     """
     n = len(without)
     if not n or not np.isfinite(without).all():
@@ -28,10 +29,9 @@ def jackknife_error(without: Float64Array) -> Float64Array:
 def poisson_limits(
     total: Float64Array, factor: float, confidence: float
 ) -> tuple[Float64Array, Float64Array]:
-    """Return confidence limits of totals with a variance of factor x mean.
+    """Return confidence limits of totals whose variance is factor x mean.
 
-    Divided by the factor they are taken as Poisson, whose limits are exact (Garwood
-    1936).
+    Totals divided by the factor count as Poisson, with exact limits (Garwood 1936).
     """
     # chi2(tail; 2 n) / 2 to chi2(1 - tail; 2 n + 2) / 2, as inverse incomplete gamma
     # functions.
@@ -43,9 +43,9 @@ def poisson_limits(
 def negative_binomial_limits(
     total: Float64Array, shape: Float64Array, confidence: float
 ) -> tuple[Float64Array, Float64Array]:
-    """Return confidence limits of a negative binomial mean.
+    """Return confidence limits of a negative binomial mean, given totals and shapes.
 
-    The distribution's tails are incomplete beta functions.
+    The tails of the distribution are incomplete beta functions.
     """
     tail = (1 - confidence) / 2
     chance = stats.beta.isf(tail, shape, np.maximum(total, 1e-9))
@@ -58,12 +58,13 @@ def negative_binomial_limits(
 def share_limits(
     kind: Int64Array, day: Int64Array, n_kinds: int, confidence: float
 ) -> tuple[Float64Array, Float64Array, Float64Array]:
-    """Return the fractions of kinds among jobs, and their confidence limits.
+    """Return the fractions of kinds among jobs, with lower and upper confidence limits.
 
-    Users submit many jobs of a kind at once, so that shares scatter more than
-    independent draws. Their variance is taken from day to day, as of a ratio of totals
-    (Cochran 1977, section 6.3), but never below that of independent draws; the limits
-    are Wilson's (1927) with as many draws as have that variance.
+    Users submit many jobs of a kind at once, so fractions vary more than those of
+    independent draws. Their variance is estimated between days as for a ratio of totals
+    (Cochran 1977, section 6.3), and is never below the variance of independent draws.
+    The limits are Wilson's (1927) with the number of independent draws that has this
+    variance.
     """
     n_days = int(day.max()) + 1
     counts = np.zeros((n_days, n_kinds))
@@ -73,8 +74,8 @@ def share_limits(
     independent = share * (1 - share) / total
     variance = independent
     if n_days >= MIN_BATCHES:
-        off = counts - counts.sum(axis=1, keepdims=True) * share
-        between = (off**2).sum(axis=0) * n_days / (n_days - 1) / total**2
+        residuals = counts - counts.sum(axis=1, keepdims=True) * share
+        between = (residuals**2).sum(axis=0) * n_days / (n_days - 1) / total**2
         variance = np.maximum(independent, between)
     with np.errstate(divide="ignore", invalid="ignore"):
         n_draws = np.where(variance > 0, share * (1 - share) / variance, total)
@@ -91,7 +92,7 @@ def share_limits(
 def total_limits(
     seen: Float64Array, expected: Float64Array, confidence: float
 ) -> tuple[float, float]:
-    """Return confidence factors of a total, from the dispersion of batches."""
+    """Return confidence limits of a total as factors, from its batches' dispersion."""
     total, n = float(seen.sum()), seen.size
     if n > 1:
         error = float(np.sqrt(((seen - expected) ** 2).sum() * n / (n - 1))) / total
@@ -101,11 +102,11 @@ def total_limits(
     return max(0.0, 1 - half), 1 + half
 
 
-def closed_shares(shares: Sequence[float] | Float64Array, digits: int) -> list[float]:
+def round_shares(shares: Sequence[float] | Float64Array, digits: int) -> list[float]:
     """Return rounded fractions that sum to 1.
 
-    The largest takes what rounding left over.
+    The largest fraction absorbs the rounding error.
     """
-    closed = np.round(np.asarray(shares), digits)
-    closed[np.argmax(closed)] += 1 - closed.sum()
-    return [round(float(share), digits) for share in closed]
+    rounded = np.round(np.asarray(shares), digits)
+    rounded[np.argmax(rounded)] += 1 - rounded.sum()
+    return [round(float(share), digits) for share in rounded]

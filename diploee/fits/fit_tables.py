@@ -1,4 +1,4 @@
-"""Tables and scenario keys of fitted weights and their limits."""
+"""Tables and scenario keys of fitted calendar weights, with confidence limits."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pydantic_core import to_jsonable_python
 from diploee.base.tables import Float64Array
 from diploee.base.units import DAYS_PER_WEEK, HOURS_PER_DAY
 from diploee.fits.calendar import CalendarFit
-from diploee.fits.week_shape import IN_WORDS
+from diploee.fits.week_shape import DETAIL_NAMES
 from diploee.fits.weeks import WeekFit
 from diploee.runs.sections import SectionTable, Statistic
 
 
-def numbers_of(summary: dict[str, Any]) -> dict[str, Any]:
-    """Return a fit as plain data for JSON, with None for infinite or unknown values."""
+def to_plain_data(summary: dict[str, Any]) -> dict[str, Any]:
+    """Return a fit as plain data for JSON; infinite and unknown values become None."""
     result: dict[str, Any] = to_jsonable_python(
         summary, inf_nan_mode="null", fallback=lambda values: values.tolist()
     )
@@ -30,10 +30,10 @@ def calendar_dict(
     month: tuple[Float64Array | None, ...],
     weeks: WeekFit | None,
 ) -> dict[str, Any]:
-    """Return fitted weights with limits, and tests of months and weeks."""
-    of_weeks = None if weeks is None else vars(weeks).copy()
-    if of_weeks is not None:
-        del of_weeks["factor"]
+    """Return the fitted weights with limits, and the tests of months and weeks."""
+    week_values = None if weeks is None else vars(weeks).copy()
+    if week_values is not None:
+        del week_values["factor"]
     names = ("weight", "low", "high")
     months = zip(names, (fit.month_weight, *month), strict=True)
     return {
@@ -44,59 +44,65 @@ def calendar_dict(
         },
         "month": dict(months) if fit.has_months else None,
         "months": fit.months,
-        "week_to_week": of_weeks,
+        "week_to_week": week_values,
     }
 
 
-def table_of(
+def make_table(
     title: str, rows: Iterable[Mapping[str, Any]], first: str = "figure"
 ) -> SectionTable:
-    """Return named numbers as a table.
+    """Return a table from rows of named values.
 
-    The first of each row is whose they are; `first` heads their column.
+    The first value of each row is its label; `first` is the heading of the labels.
     """
     cells = []
     for row in rows:
         (_, item), *rest = row.items()
         for name, value in rest:
-            shown = ("", "yes")[value] if isinstance(value, bool) else value
+            cell = ("", "yes")[value] if isinstance(value, bool) else value
             quantity = name.replace("_", " ")
             pattern = "{:,}" if isinstance(value, int) else "{:.4g}"
-            cells.append(Statistic(item, shown, quantity=quantity, pattern=pattern))
+            cells.append(Statistic(item, cell, quantity=quantity, pattern=pattern))
     return SectionTable(title, tuple(cells), first=first)
 
 
-def bounded(
+def statistic_with_limits(
     item: str, value: float, low: float, high: float, note: str = "", unit: str = ""
 ) -> Statistic:
-    """Return a statistic with its confidence limits, if it has any."""
+    """Return a statistic with its confidence limits as note, if they are finite."""
     limits = f"{low:.4g} to {high:.4g}" if isfinite(high) else ""
-    told = "; ".join(filter(None, (limits, note)))
-    return Statistic(item, value, unit, told, pattern="{:.4g}")
+    notes = "; ".join(filter(None, (limits, note)))
+    return Statistic(item, value, unit, notes, pattern="{:.4g}")
 
 
 def calendar_figures(fit: CalendarFit, weeks: WeekFit | None) -> Iterator[Statistic]:
-    """Yield the chosen weights, the reason, and the differences between weeks."""
-    told = (f"{IN_WORDS[d]} {value:.4g}" for d, value in fit.shape.deviance.items())
-    why = ", ".join(told)
-    if why:
-        why = (
+    """Yield statistics on the selected weights and on differences between weeks."""
+    deviances = (
+        f"{DETAIL_NAMES[d]} {value:.4g}" for d, value in fit.shape.deviance.items()
+    )
+    reason = ", ".join(deviances)
+    if reason:
+        reason = (
             "the coarsest that predicts what was held out as well as the best; Poisson "
-            f"deviance of an hour: {why}"
+            f"deviance of an hour: {reason}"
         )
-    yield Statistic("calendar", IN_WORDS[fit.detail], note=why)
+    yield Statistic("calendar", DETAIL_NAMES[fit.detail], note=reason)
     if (months := fit.months) is not None:
         yield Statistic(
             "months",
-            "kept" if months.differ else "left out",
+            "kept" if months.is_significant else "left out",
             note=f"F {months.ratio:.3g} with {months.freedom[0]} and "
             f"{months.freedom[1]} degrees of freedom over the {months.within}, p "
             f"{months.p_value:.2g} if by chance; --months and --no-months override it",
         )
     if weeks is not None:
         gaps = f", {weeks.n_dead} without any count left out" if weeks.n_dead else ""
-        time = (weeks.correlation_weeks, weeks.correlation_low, weeks.correlation_high)
-        yield bounded(
+        correlation = (
+            weeks.correlation_weeks,
+            weeks.correlation_low,
+            weeks.correlation_high,
+        )
+        yield statistic_with_limits(
             "relative standard deviation of weeks",
             weeks.relative_std,
             weeks.low,
@@ -104,19 +110,21 @@ def calendar_figures(fit: CalendarFit, weeks: WeekFit | None) -> Iterator[Statis
             f"{weeks.n_weeks} whole ones{gaps}"
             + ("" if weeks.is_significant else "; no more than noise, left out"),
         )
-        yield bounded("correlation time of weeks", *time, unit="weeks")
+        yield statistic_with_limits(
+            "correlation time of weeks", *correlation, unit="weeks"
+        )
 
 
-def rounded(value: float, digits: int) -> float:
+def round_digits(value: float, digits: int) -> float:
     """Return a number rounded to significant digits."""
     return float(f"{value:.{digits}g}")
 
 
 def calendar_entry(fit: CalendarFit, weeks: WeekFit | None) -> dict[str, Any]:
-    """Return a stream's key `calendar`, empty for a flat calendar."""
+    """Return the `calendar` key of a stream; empty for a flat calendar."""
 
     def weights(values: Float64Array) -> list[float]:
-        return [rounded(value, 5) for value in values.tolist()]
+        return [round_digits(value, 5) for value in values.tolist()]
 
     days = fit.week_weight.reshape(DAYS_PER_WEEK, HOURS_PER_DAY)
     entry: dict[str, Any] = {}

@@ -1,7 +1,4 @@
-"""YAML of a fitted stream: a scenario snippet, or a complete scenario.
-
-Its pool, its YAML, its files.
-"""
+"""Scenario YAML of a fitted stream: a snippet, or a complete scenario."""
 
 from __future__ import annotations
 
@@ -26,8 +23,8 @@ from diploee.scenario.loading import load_scenario, scenario_from_dict
 from diploee.scenario.models import Scenario
 
 Named = Callable[[str], str]
-"""Returns how errors call an argument: `str` in Python, as an option on the command
-line."""
+"""Function that returns an argument's name in errors: the same name in Python, the
+option on the command line."""
 
 FitCommand = Literal["fit", "fit-requests"]
 
@@ -36,31 +33,31 @@ _KINDS: dict[FitCommand, str] = {"fit": "job log", "fit-requests": "request trac
 WIDTH = 100
 
 
-def check_place(
+def check_output_path(
     out: Path | None, force: bool, *inputs: Path | str | None, named: Named = str
 ) -> None:
-    """Raise `InputError` early if a snippet can't be written to a path."""
+    """Raise `InputError` early if the snippet cannot be written to a path."""
     if out is not None:
         check_output_file(out, force, inputs=inputs, option=named("out"))
 
 
 class Target(NamedTuple):
-    """Target of a fitted stream."""
+    """Scenario, pool, name and file for which a stream is fitted."""
 
-    scenario: Scenario | Path | str | None  # what it is for, if it is known
-    pool: str | None  # its pool
-    stream: str  # its name
-    out: Path | None  # the file
-    named: Named = str  # how errors call an argument
+    scenario: Scenario | Path | str | None  # its scenario, if there is one
+    pool: str | None  # name of the pool
+    stream: str  # name of the stream
+    out: Path | None  # file to write
+    named: Named = str  # argument names in errors
 
 
-def pool_of(
+def find_pool(
     scenario: Scenario | Path | str | None,
     pool: str | None,
     default: str = "main",
     named: Named = str,
 ) -> tuple[Scenario | None, str]:
-    """Return the stream's scenario, if any, and its pool."""
+    """Return the scenario of a fitted stream, if any, and the name of its pool."""
     if scenario is None:
         return None, pool or default
     base = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
@@ -83,41 +80,43 @@ def stream_yaml(
     target: Target,
     base: Scenario | None,
 ) -> str:
-    """Return a stream as YAML below its comments, or a base's whole scenario.
+    """Return a fitted stream as YAML with comments, within its scenario if any.
 
-    The streams of its pool give way to it, those of other pools stay; relative names of
-    files start from the new folder.
+    The stream replaces the scenario's streams of the same pool; streams of other pools
+    stay. Relative file names are rewritten for the folder of the new file.
     """
     name, pool, out = target.stream, entry["pool"], target.out
     data: dict[str, Any] = {group: {name: entry}}
     if base is not None:
-        # One pool serves one stream: the scenario's own would be in the way.
+        # A pool serves one stream, so the scenario's streams are left out
         free = {"streams": {}, "request_streams": {}} | data
         scenario_from_dict(base.model_dump(mode="json") | free)
     if base is not None and out is not None:
-        given = base.model_dump(mode="json", exclude_unset=True)
-        whole = _rebase_paths(out.absolute().parent, base.folder.absolute(), given)
-        for own in ("streams", "request_streams"):
-            streams = whole.pop(own, {}).items()
-            others = {key: of for key, of in streams if of["pool"] != pool}
+        base_data = base.model_dump(mode="json", exclude_unset=True)
+        scenario_data = _rebase_paths(
+            out.absolute().parent, base.folder.absolute(), base_data
+        )
+        for group_name in ("streams", "request_streams"):
+            streams = scenario_data.pop(group_name, {}).items()
+            others = {key: spec for key, spec in streams if spec["pool"] != pool}
             if name in others:
                 raise InputError(
                     f"{target.named('stream')}: '{name}' is a stream of pool "
                     f"'{others[name]['pool']}' of the scenario; give another name"
                 )
-            if result := data.get(own, {}) | others:
-                whole[own] = result
-        # What a scenario may be called
+            if result := data.get(group_name, {}) | others:
+                scenario_data[group_name] = result
+        # The characters of a valid scenario name
         if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", out.stem):
-            whole["name"] = out.stem
-        scenario_from_dict(whole)
-        data = whole
+            scenario_data["name"] = out.stem
+        scenario_from_dict(scenario_data)
+        data = scenario_data
     wrapper = textwrap.TextWrapper(WIDTH, initial_indent="# ", subsequent_indent="#   ")
     comments = [line for text in head for line in wrapper.wrap(text)]
-    shown = yaml.safe_dump(
+    yaml_text = yaml.safe_dump(
         data, default_flow_style=None, sort_keys=False, allow_unicode=True, width=WIDTH
     )
-    return "\n".join([*comments, shown])
+    return "\n".join([*comments, yaml_text])
 
 
 def _rebase_paths(folder: Path, old: Path, data: Any) -> Any:
@@ -138,17 +137,20 @@ def _rebase_paths(folder: Path, old: Path, data: Any) -> Any:
 
 
 def write_fragment(text: str, out: Path | None, force: bool) -> None:
-    """Write a scenario snippet to the requested path."""
+    """Write a scenario snippet to a file, if one is requested."""
     if out is not None:
         with whole_file(out, force) as path:
             path.write_text(text, encoding="utf-8")
 
 
 @contextmanager
-def naming_the_other_command(
+def suggest_other_command(
     path: Path, command: FitCommand, name: str | None
 ) -> Iterator[None]:
-    """Name the fitting command in the error on an unreadable file."""
+    """Raise an error that names the right fit command for a file of the other kind.
+
+    A request trace given to `fit` is an example.
+    """
     own, others = (JOB_LOG_FORMATS, TRACE_FORMATS)[:: 1 if command == "fit" else -1]
     (other,) = (each for each in _KINDS if each != command)
     try:
@@ -156,8 +158,8 @@ def naming_the_other_command(
     except LogFormatError as error:
         if (
             name is None
-            and _recognised(own, path) is None
-            and (result := _recognised(others, path))
+            and _detect_format(own, path) is None
+            and (result := _detect_format(others, path))
         ):
             raise InputError(
                 f"{path}: is a {_KINDS[other]} ({result}), not a {_KINDS[command]}; "
@@ -166,8 +168,8 @@ def naming_the_other_command(
         raise
 
 
-def _recognised(formats: Formats[Any], path: Path) -> str | None:
-    """Return the detected format of a file or folder, or None."""
+def _detect_format(formats: Formats[Any], path: Path) -> str | None:
+    """Return the name of the detected format of a file or folder, or None."""
     if path.is_dir():
         name = servegen.FORMAT.name
         return (
@@ -176,7 +178,7 @@ def _recognised(formats: Formats[Any], path: Path) -> str | None:
             else None
         )
     try:
-        known = formats.recognised(first_block(path)[0])
+        log_format = formats.recognised(first_block(path)[0])
     except LogFormatError:
         return None
-    return None if known is None else str(known.name)
+    return None if log_format is None else str(log_format.name)

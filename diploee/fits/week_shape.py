@@ -1,9 +1,9 @@
-"""Selection of the weekly calendar with the best prediction.
+"""Selection of the weekly seasonality: flat, 24 hours, days x hours, or 168 hours.
 
-Flat, by the hour, day times hour, or all 168 hours, smoothed. Free weights of 168 hours
-follow the noise of each hour, and most of all bursts. The calendar is chosen by what it
-says of weeks that it was not fitted to: the least Poisson deviance of held-out weeks
-(cross-validation, Hastie, Tibshirani and Friedman 2009, section 7.10).
+Free weights of 168 hours would follow the noise of each hour, so they are smoothed. The
+detail is selected by cross-validation: it is the coarsest whose Poisson deviance of
+held-out weeks is within a standard error of the lowest (Hastie, Tibshirani and Friedman
+2009, section 7.10).
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ CalendarChoice = Literal[
     "auto", "uniform", "hour_of_day", "day_and_hour", "hour_of_week"
 ]
 
-IN_WORDS: dict[Detail, str] = {
+DETAIL_NAMES: dict[Detail, str] = {
     "uniform": "flat",
     "hour_of_day": "24 hours",
     "day_and_hour": "7 days x 24 hours",
     "hour_of_week": "168 hours, smoothed",
 }
-"""Details from the coarsest to the finest."""
+"""Names of details in text, from the coarsest to the finest."""
 
 MAX_FOLDS = 10
 ROUNDING = 1e-6
 MIN_RATE = 1e-3
-"""Of the mean rate: what is predicted at least, for hours in which nothing was seen."""
+"""Minimum predicted rate as a fraction of the mean, for hours without counts."""
 
 MAX_ROUNDS = 500
 TOLERANCE = 1e-12
@@ -42,15 +42,14 @@ TOLERANCE = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class WeekShape:
-    """Fitted rates of the hours of the week, and factors of groups of steps."""
+    """Fitted rate of each hour of the week, and a factor for each group (month)."""
 
-    detail: Detail  # which weights the hours have
+    detail: Detail  # detail of the weights
     # Rate per unit of exposure in each hour of the week, Monday 00:00 first
     rate: Float64Array
     of_group: Float64Array  # factor of each group
-    n_parameters: int  # free parameters, those that smoothing holds counted in part
-    # Mean Poisson deviance of an hour that the fit had not seen, by detail; empty where
-    # the detail was given, or the span allows but one
+    n_parameters: int  # free parameters; smoothed ones count as fractions
+    # Mean Poisson deviance of held-out hours by detail; empty if there is no choice
     deviance: dict[Detail, float]
 
 
@@ -63,24 +62,30 @@ def fit_week_shape(
     allowed: tuple[Detail, ...],
     choice: CalendarChoice = "auto",
 ) -> WeekShape:
-    """Fit the weights of the week, in the detail that predicts best."""
+    """Fit the weekly rates in the detail with the best prediction of held-out weeks.
+
+    Arrays have an entry per hour of the log: `counts`, `exposure`, hour of the week
+    (`slot`), `group` (month) and `week`. `allowed` are the details for which all hours
+    were observed.
+    """
     if choice != "auto" and choice not in allowed:
         raise WorkloadError(
             f"calendar {choice}: hours of the {'week' if len(allowed) > 1 else 'day'} "
-            f"were seen less than twice, the span allows {IN_WORDS[allowed[-1]]} at "
-            "most; give a longer span or another calendar"
+            f"were seen less than twice, the span allows "
+            f"{DETAIL_NAMES[allowed[-1]]} at most; "
+            "give a longer span or another calendar"
         )
     n_groups = int(group.max()) + 1
     folds, fold = np.unique(week, return_inverse=True)
     n_folds = min(MAX_FOLDS, folds.size)
     cell = ((fold.ravel() % n_folds) * HOURS_PER_WEEK + slot) * n_groups + group
     shape = (n_folds, HOURS_PER_WEEK, n_groups)
-    of_folds, seen_in_folds = (
+    fold_counts, fold_exposure = (
         np.bincount(cell, x, n_folds * HOURS_PER_WEEK * n_groups).reshape(shape)
         for x in (counts, exposure)
     )
-    total, seen = of_folds.sum(axis=0), seen_in_folds.sum(axis=0)
-    finest = _product(total, seen, allowed[-1])
+    total, seen = fold_counts.sum(axis=0), fold_exposure.sum(axis=0)
+    finest = _fit_product(total, seen, allowed[-1])
     expected = finest[0][slot] * finest[1][group] * exposure
     used = expected > 0
     index = float(((counts - expected)[used] ** 2 / expected[used]).sum())
@@ -90,23 +95,28 @@ def fit_week_shape(
     candidates = allowed if choice == "auto" else (choice,)
     best = candidates[-1]
     if len(candidates) > 1 and n_folds > 1:
-        weight = finest[1]  # groups are those of the whole span, seen or not in a fold
+        weight = finest[1]  # group factors of the whole span
         gains = np.empty((len(candidates), n_folds))
         for k in range(n_folds):
-            counted, rest = of_folds[k].sum(axis=1), (total - of_folds[k]).sum(axis=1)
-            held, seen_rest = (
-                seen_in_folds[k] @ weight,
-                (seen - seen_in_folds[k]) @ weight,
+            counted, rest = (
+                fold_counts[k].sum(axis=1),
+                (total - fold_counts[k]).sum(axis=1),
             )
-            least = MIN_RATE * counts.sum() / max(float(exposure.sum()), ROUNDING)
+            fold_weight, seen_rest = (
+                fold_exposure[k] @ weight,
+                (seen - fold_exposure[k]) @ weight,
+            )
+            min_rate = MIN_RATE * counts.sum() / max(float(exposure.sum()), ROUNDING)
             for row, detail in enumerate(candidates):
-                rate = _fitted(rest[:, None], seen_rest[:, None], detail, index)[0]
-                rate = np.maximum(rate, least)
-                gains[row, k] = (special.xlogy(counted, rate) - rate * held).sum()
-        of_counts = (
+                rate = _fit_detail(rest[:, None], seen_rest[:, None], detail, index)[0]
+                rate = np.maximum(rate, min_rate)
+                gains[row, k] = (
+                    special.xlogy(counted, rate) - rate * fold_weight
+                ).sum()
+        hour_terms = (
             special.xlogy(counts, counts / np.maximum(exposure, ROUNDING)) - counts
         )
-        constant = float(of_counts.sum() - special.xlogy(total, weight).sum())
+        constant = float(hour_terms.sum() - special.xlogy(total, weight).sum())
         deviance = dict(
             zip(
                 candidates,
@@ -114,30 +124,37 @@ def fit_week_shape(
                 strict=True,
             )
         )
-        # The coarsest that is no worse than the best by more than a standard error.
-        lost = gains[np.argmax(gains.sum(axis=1))] - gains
-        error = lost.std(axis=1, ddof=1) * np.sqrt(n_folds)
-        best = candidates[int(np.argmax(lost.sum(axis=1) <= error))]
-    return WeekShape(best, *_fitted(total, seen, best, index), deviance)
+        # The coarsest within a standard error of the best
+        deficits = gains[np.argmax(gains.sum(axis=1))] - gains
+        error = deficits.std(axis=1, ddof=1) * np.sqrt(n_folds)
+        best = candidates[int(np.argmax(deficits.sum(axis=1) <= error))]
+    return WeekShape(best, *_fit_detail(total, seen, best, index), deviance)
 
 
-def _product(
+def _fit_product(
     total: Float64Array, seen: Float64Array, detail: Detail
 ) -> tuple[Float64Array, Float64Array, int]:
-    """Return rates of 168 hours and factors of groups that match all totals."""
+    """Return hourly rates (168,), group factors, and number of parameters of a detail.
+
+    Rates are products of factors that match all totals. `total` and `seen` are counts
+    and exposure by hour of the week and group.
+    """
     n_groups = total.shape[1]
-    of_days = (DAYS_PER_WEEK, HOURS_PER_DAY, n_groups)
-    summed: tuple[int, ...] = ()
+    by_day_shape = (DAYS_PER_WEEK, HOURS_PER_DAY, n_groups)
+    summed_axes: tuple[int, ...] = ()
     if detail == "uniform":
-        summed = (0, 1)
+        summed_axes = (0, 1)
     elif detail == "hour_of_day":
-        summed = (0,)
+        summed_axes = (0,)
     if detail == "hour_of_week":
         factors = _proportional_fit(total, seen)
         rate, of_group = factors[0], factors[1]
     else:
         factors = _proportional_fit(
-            *(x.reshape(of_days).sum(axis=summed, keepdims=True) for x in (total, seen))
+            *(
+                x.reshape(by_day_shape).sum(axis=summed_axes, keepdims=True)
+                for x in (total, seen)
+            )
         )
         of_group = factors[2]
         rate = np.outer(
@@ -148,60 +165,66 @@ def _product(
     return rate, of_group, max(1, n_parameters)
 
 
-def _fitted(
+def _fit_detail(
     total: Float64Array, seen: Float64Array, detail: Detail, index: float
 ) -> tuple[Float64Array, Float64Array, int]:
-    """Return the fit of a detail; that of 168 hours is drawn towards days times hours.
+    """Return hourly rates, group factors, and number of parameters of a detail.
 
-    An hour's total T about the product's E has the variance index x E, and its own
-    departure from the product t**2 E**2: the best linear prediction of T / E is 1 + w
-    (T / E - 1) with w = E t**2 / (index + E t**2) (Bühlmann 1967). t**2 is estimated
-    from the totals. No hour is drawn by more than its standard error (limited
-    translation, Efron and Morris 1972).
+    Rates of 168 hours are shrunk towards days x hours. The deviation of an hour's total
+    T from the product's expectation E has the variance index x E + t**2 E**2. The best
+    linear prediction of T / E is 1 + w (T / E - 1) with w = E t**2 / (index + E t**2)
+    (Bühlmann 1967), and t**2 is estimated from the totals. No rate changes by more than
+    its standard error (limited translation, Efron and Morris 1972).
     """
     if detail != "hour_of_week":
-        return _product(total, seen, detail)
-    rate, of_group, n_parameters = _product(total, seen, "day_and_hour")
-    expected, of_slot = rate * (seen @ of_group), total.sum(axis=1)
+        return _fit_product(total, seen, detail)
+    rate, of_group, n_parameters = _fit_product(total, seen, "day_and_hour")
+    expected, slot_totals = rate * (seen @ of_group), total.sum(axis=1)
     freedom = max(1, HOURS_PER_WEEK - n_parameters) / HOURS_PER_WEEK
-    squares = ((of_slot - expected) ** 2).sum() / freedom - index * expected.sum()
+    squares = ((slot_totals - expected) ** 2).sum() / freedom - index * expected.sum()
     variance = max(0.0, float(squares / max((expected**2).sum(), 1e-300)))
     weight = expected * variance / (index + expected * variance)
-    ratio = np.divide(of_slot, expected, out=np.ones_like(rate), where=expected > 0)
-    error = np.sqrt(index * np.maximum(of_slot, 1.0)) / np.maximum(expected, ROUNDING)
-    drawn = np.clip((1 - weight) * (ratio - 1), -error, error)
-    rate = rate * np.maximum(ratio - drawn, 0.0)
-    rate *= of_slot.sum() / max(float(rate @ (seen @ of_group)), ROUNDING)
+    ratio = np.divide(slot_totals, expected, out=np.ones_like(rate), where=expected > 0)
+    error = np.sqrt(index * np.maximum(slot_totals, 1.0)) / np.maximum(
+        expected, ROUNDING
+    )
+    shift = np.clip((1 - weight) * (ratio - 1), -error, error)
+    rate = rate * np.maximum(ratio - shift, 0.0)
+    rate *= slot_totals.sum() / max(float(rate @ (seen @ of_group)), ROUNDING)
     return rate, of_group, n_parameters + round(float(weight.sum()))
 
 
 def _proportional_fit(
     total: Float64Array, exposure: Float64Array
 ) -> tuple[Float64Array, ...]:
-    """Return the factors of each axis whose products match the totals along it."""
-    # Most likely for Poisson counts of mean (product of factors) * exposure: each
-    # factor is its total over what the others give it, in turn (iterative proportional
-    # fitting, Deming and Stephan 1940).
+    """Return factors of each axis whose products match the totals along each axis.
+
+    They maximise the likelihood of Poisson counts with mean (product of factors) x
+    exposure: iterative proportional fitting (Deming and Stephan 1940).
+    """
+    # Each factor in turn is its total over the total that the other factors give
     axes = range(total.ndim)
     factors = [np.ones(n) for n in total.shape]
 
-    def fitted(axis: int) -> Float64Array:
+    def axis_factor(axis: int) -> Float64Array:
         others = exposure
         for other in reversed(axes):
             if other != axis:
                 others = np.tensordot(others, factors[other], (other, 0))
-        own = total.sum(axis=tuple(k for k in axes if k != axis))
+        axis_total = total.sum(axis=tuple(k for k in axes if k != axis))
         return np.asarray(
-            np.divide(own, others, out=np.zeros_like(own), where=others > 0)
+            np.divide(
+                axis_total, others, out=np.zeros_like(axis_total), where=others > 0
+            )
         )
 
     for _ in range(MAX_ROUNDS):
-        before = factors[-1]
+        previous = factors[-1]
         for axis in axes:
-            factors[axis] = fitted(axis)
-        if float(np.abs(factors[-1] - before).max()) <= TOLERANCE * float(
+            factors[axis] = axis_factor(axis)
+        if float(np.abs(factors[-1] - previous).max()) <= TOLERANCE * float(
             factors[-1].max()
         ):
             break
-    factors[0] = fitted(0)
+    factors[0] = axis_factor(0)
     return tuple(factors)

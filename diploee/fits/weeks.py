@@ -1,10 +1,10 @@
-"""Differences between weeks: size and correlation of weekly means.
+"""Differences between weeks: standard deviation and correlation of weekly factors.
 
-A week's count over its expectation is taken as normal: a mean, the week's own factor
-with the variance and correlation of `WeekToWeek`, and noise as large as the days within
-a week scatter. Both parameters are those of restricted maximum likelihood (Patterson
-and Thompson 1971), which allows for the mean. Months are taken as they were fitted:
-what they took from the weeks is in them.
+The ratio of a week's count to its expectation is modelled as normal: a mean, the week's
+factor with the variance and correlation of the key `week_to_week`, and noise from the
+variance of days within weeks. Both parameters are restricted maximum likelihood
+estimates (Patterson and Thompson 1971), which allow for the estimated mean. Differences
+that fitted month weights explain are not part of the result.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from diploee.loads.jobs.rates import (
 from diploee.scenario.times import MAX_CORRELATION_WEEKS, MAX_WEEKS_RELATIVE_STD
 
 MIN_WEEKS = 6
-"""Weeks from which they tell how weeks differ."""
+"""Minimum number of weeks of an estimate."""
 
 MAX_WEEKS = 156
-"""Weeks that are looked at, from the first on: it stays quick."""
+"""Maximum number of weeks that are used, from the first, to limit the run time."""
 
 _EPOCH_DAY = EPOCH_HOUR_OF_WEEK // HOURS_PER_DAY
 _STDS = np.append(0.0, np.geomspace(1e-3, MAX_WEEKS_RELATIVE_STD, 160))
@@ -35,43 +35,47 @@ _CORRELATIONS = np.append(0.0, np.geomspace(0.4, MAX_CORRELATION_WEEKS, 13))
 _MIN_NOISE = 1e-10
 
 _DEAD_WEEK = 20
-"""ASSUMPTION: a week of no count where as many or more are expected is a gap of the log
-[J]. The month has it already; as a factor of 0 it would make the weeks of that month
-scatter by any size."""
+"""Expected count of a week without counts from which the week is a gap of the log.
+
+ASSUMPTION (judgement). The month's weight includes the gap already; a factor of 0 would
+give the other weeks of the month any variance.
+"""
 
 _SPAN_OVER_CORRELATION = 4
-"""ASSUMPTION: a span tells a correlation time of a quarter of it at most [J]. Beyond,
-variance and time grow together without limit, and years come out that differ from the
-log by any factor."""
+"""Ratio of the span to the longest correlation time that is estimated.
+
+ASSUMPTION (judgement). For longer times, variance and correlation time grow together
+without limit, and generated years differ from the log by any factor.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class WeekFit:
-    """Fitted size and correlation of the differences between weeks."""
+    """Fitted size and correlation of differences between weeks."""
 
-    n_weeks: int  # whole calendar weeks, Monday to Sunday, that were seen
-    # Relative standard deviation of weekly means, less for its uncertainty, and its
+    n_weeks: int  # complete calendar weeks, Monday to Sunday
+    # Relative standard deviation of weekly means, reduced by its uncertainty, with
     # limits
     relative_std: float
     low: float
     high: float
-    # Time in which the correlation falls to 1/e [weeks], and its limits
+    # Time in which the correlation falls to 1/e [weeks], with limits
     correlation_weeks: float
     correlation_low: float
     correlation_high: float
-    # Count over expectation of the week of every step; 1 in weeks seen in part
+    # Ratio of count to expectation of each step's week; 1 in incomplete weeks
     factor: Float64Array
-    # Weeks without a count that are taken as gaps of the log, not as weeks that differ
+    # Weeks without counts, which are gaps of the log
     n_dead: int
 
     @property
     def is_significant(self) -> bool:
-        """Whether weeks differ by more than noise would make them."""
+        """True if weeks differ by more than noise."""
         return self.low > 0
 
     @property
     def entry(self) -> dict[str, float]:
-        """The key `week_to_week` of a calendar."""
+        """Key `week_to_week` of a scenario's calendar."""
         return {
             "relative_std": float(f"{self.relative_std:.3g}"),
             "correlation_weeks": float(f"{self.correlation_weeks:.3g}"),
@@ -85,7 +89,10 @@ def fit_weeks(
     expected: Float64Array,
     confidence: float,
 ) -> WeekFit | None:
-    """Estimate the size and correlation of the differences between weeks."""
+    """Estimate the size and correlation of differences between complete weeks.
+
+    `counts` and `expected` are per step. Returns None for fewer than `MIN_WEEKS` weeks.
+    """
     day = start_ms // MS_PER_DAY + _EPOCH_DAY
     begin_ms, end_ms = int(start_ms[0]), int(start_ms[-1]) + step_ms
     first = -(
@@ -96,46 +103,45 @@ def fit_weeks(
     n_weeks = end - first
     if n_weeks < MIN_WEEKS:
         return None
-    inside = (day >= first * DAYS_PER_WEEK) & (day < end * DAYS_PER_WEEK)
-    day_of = day[inside] - first * DAYS_PER_WEEK
-    of_day, expected_of_day = (
-        np.bincount(day_of, x[inside], n_weeks * DAYS_PER_WEEK).reshape(
+    is_inside = (day >= first * DAYS_PER_WEEK) & (day < end * DAYS_PER_WEEK)
+    day_index = day[is_inside] - first * DAYS_PER_WEEK
+    counts_by_day, expected_by_day = (
+        np.bincount(day_index, x[is_inside], n_weeks * DAYS_PER_WEEK).reshape(
             n_weeks, DAYS_PER_WEEK
         )
         for x in (counts, expected)
     )
-    total = expected_of_day.sum(axis=1)
-    n_dead = int(((of_day.sum(axis=1) == 0) & (total >= _DEAD_WEEK)).sum())
-    used = (total > 0) & ((total < _DEAD_WEEK) | (of_day.sum(axis=1) > 0))
-    ratio = of_day.sum(axis=1)[used] / total[used]
+    total = expected_by_day.sum(axis=1)
+    n_dead = int(((counts_by_day.sum(axis=1) == 0) & (total >= _DEAD_WEEK)).sum())
+    used = (total > 0) & ((total < _DEAD_WEEK) | (counts_by_day.sum(axis=1) > 0))
+    ratio = counts_by_day.sum(axis=1)[used] / total[used]
     if ratio.size < MIN_WEEKS or not ratio.any():
         return None
 
-    # Variance over mean of the days about their week, all days together, as it grows
-    # with their mean: what a week's ratio scatters by itself.
-    mean = expected_of_day[used] * ratio[:, None]
+    # Noise of a week's ratio: variance over mean of days about their week, for all days
+    mean = expected_by_day[used] * ratio[:, None]
     seen = mean > 0
-    squares = ((of_day[used] - mean) ** 2).sum()
+    squares = ((counts_by_day[used] - mean) ** 2).sum()
     freedom = (seen.sum() - seen.any(axis=1).sum()) * (1 - 1 / ratio.size)
     index = squares / mean.sum() * seen.sum() / freedom if freedom > 0 else 1.0
     noise = np.maximum(index / total[used], _MIN_NOISE)
 
     week = np.flatnonzero(used)
-    tellable = _CORRELATIONS[n_weeks / _SPAN_OVER_CORRELATION >= _CORRELATIONS]
-    likely = np.array([_likelihood(ratio, week, noise, tau) for tau in tellable])
-    enough = likely.max() - special.chdtri(1, 1 - confidence) / 2
+    candidates = _CORRELATIONS[n_weeks / _SPAN_OVER_CORRELATION >= _CORRELATIONS]
+    likely = np.array([_likelihood(ratio, week, noise, tau) for tau in candidates])
+    threshold = likely.max() - special.chdtri(1, 1 - confidence) / 2
     best = np.unravel_index(int(np.argmax(likely)), likely.shape)
-    stds = np.flatnonzero((likely >= enough).any(axis=0))
-    taus = np.flatnonzero((likely >= enough).any(axis=1))
+    stds = np.flatnonzero((likely >= threshold).any(axis=0))
+    taus = np.flatnonzero((likely >= threshold).any(axis=1))
     factor = np.ones(start_ms.size)
-    of_week = np.ones(n_weeks)
-    of_week[used] = ratio
-    factor[inside] = of_week[day_of // DAYS_PER_WEEK]
+    ratio_by_week = np.ones(n_weeks)
+    ratio_by_week[used] = ratio
+    factor[is_inside] = ratio_by_week[day_index // DAYS_PER_WEEK]
     std, low, high = (
         float(_STDS[k])
         for k in (best[1], max(stds[0] - 1, 0), min(stds[-1] + 1, _STDS.size - 1))
     )
-    if low > 0:  # the part of its square that is not its own uncertainty
+    if low > 0:  # without its own uncertainty
         relative_error = np.log(high / low) / (2 * special.ndtri((1 + confidence) / 2))
         std /= float(np.sqrt(1 + relative_error**2))
     return WeekFit(
@@ -145,7 +151,7 @@ def fit_weeks(
         high,
         float(_CORRELATIONS[best[0]]),
         float(_CORRELATIONS[max(taus[0] - 1, 0)]),
-        float(_CORRELATIONS[min(taus[-1] + 1, tellable.size - 1)]),
+        float(_CORRELATIONS[min(taus[-1] + 1, candidates.size - 1)]),
         factor,
         n_dead,
     )
@@ -154,15 +160,15 @@ def fit_weeks(
 def _likelihood(
     ratio: Float64Array, week: Int64Array, noise: Float64Array, correlation_weeks: float
 ) -> Float64Array:
-    """Return the restricted log-likelihood for every standard deviation of `_STDS`.
+    """Return the restricted log-likelihood for each standard deviation of `_STDS`.
 
-    With V = s**2 R + D and the eigenvectors of D**-1/2 R D**-1/2, V is diagonal for
-    every s.
+    The covariance is V = s**2 R + D, with standard deviation s, correlation R and noise
+    D. In the basis of the eigenvectors of D**-1/2 R D**-1/2, V is diagonal for every s.
     """
     rho = week_correlation(correlation_weeks)
     lag = np.abs(week[:, None] - week[None, :])
-    # Weekly means hold 1/8, 3/4 and 1/8 of three levels: their products by lag are 38,
-    # 12 and 1/64.
+    # Weekly means are 1/8, 3/4 and 1/8 of three levels: products by lag are 38/64,
+    # 12/64 and 1/64
     shared = sum(
         part * rho ** np.abs(lag + shift) / 64
         for shift, part in ((-2, 1), (-1, 12), (0, 38), (1, 12), (2, 1))
@@ -174,6 +180,8 @@ def _likelihood(
     r, x = vectors.T @ (scale * ratio), vectors.T @ scale
     weight = 1 / (_STDS[:, None] ** 2 * np.maximum(values, 0.0) + 1)
     information = weight @ x**2
-    fitted = (weight @ (r * x)) ** 2 / information
-    likely = np.log(weight).sum(axis=1) - np.log(information) - weight @ r**2 + fitted
+    explained = (weight @ (r * x)) ** 2 / information
+    likely = (
+        np.log(weight).sum(axis=1) - np.log(information) - weight @ r**2 + explained
+    )
     return np.asarray(likely / 2)

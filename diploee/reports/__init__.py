@@ -1,10 +1,10 @@
-"""The report: one self-contained HTML page, and pictures, of runs or a sweep.
+"""Reports of runs or of a sweep: one self-contained HTML page, and chart images.
 
-The way of a number: a folder (`data`, `sweep_data`) -> sections of figures and tables
-(`run_sections`), and arrays small enough for a page (`aggregate`) -> charts, by the ids
-that the sections name (`build`) -> a page (`page`) or files
-(`drawing`). `datasheet` is another page of sections, of what an
-interconnection asks for; `compare` ranks by the same sections.
+`data` and `sweep_data` read folders. `run_sections` gives sections of statistics and
+tables, `aggregate` reduces series to the points of a chart. `build` adds the charts
+that the sections name, and writes a page (`drawing.page`) or images
+(`drawing.pictures`). `datasheet` is a page for an interconnection request; `compare`
+compares runs.
 """
 
 import lazy_loader

@@ -1,7 +1,7 @@
-"""Aggregation of a year of intervals to the few hundred values of a chart.
+"""Aggregation of a year's series to the few hundred values of a chart.
 
-Pure functions over arrays. Times are int64 milliseconds of local time since 1970-01-01
-00:00. Every mean, percentile and sum is taken over whole intervals of the run.
+Times are int64 milliseconds of local time since 1970-01-01 00:00. Means, percentiles
+and sums are taken over all steps of the run.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 Values = npt.NDArray[Any]
 
 _MONDAY_SHIFT_MS = 3 * MS_PER_DAY
-"""1970-01-01 was a Thursday: three days on, weeks start on Monday."""
+"""Shift [ms] that aligns weeks with Mondays, as 1970-01-01 was a Thursday."""
 
 
-def week_ms(local_ms: Any) -> Any:
+def time_of_week_ms(local_ms: Any) -> Any:
     """Return the time since Monday 00:00 [ms]."""
     return (local_ms + _MONDAY_SHIFT_MS) % MS_PER_WEEK
 
 
-def means(values: Values, every: int) -> Float64Array:
+def block_means(values: Values, every: int) -> Float64Array:
     """Return the means of blocks of `every` values; the last block may be shorter."""
     first = np.arange(0, values.size, every)
     sums = np.add.reduceat(values.astype(np.float64), first)
@@ -39,7 +39,10 @@ def means(values: Values, every: int) -> Float64Array:
 def day_grid(
     local_ms: Int64Array, values: Values, cell_ms: int
 ) -> tuple[npt.NDArray[np.datetime64], npt.NDArray[np.float32]]:
-    """Return the days, and means by time of day and day (NaN without intervals)."""
+    """Return days and means by time of day and day, shape (cells, days).
+
+    Cells without values are NaN.
+    """
     first = int(local_ms[0] // MS_PER_DAY)
     n_days, n_cells = (
         int(local_ms[-1] // MS_PER_DAY) - first + 1,
@@ -57,7 +60,7 @@ def day_grid(
     return days, result.reshape(n_cells, n_days)
 
 
-def by_time(
+def profile_by_time(
     local_ms: Int64Array,
     values: Values,
     period_ms: int,
@@ -77,18 +80,21 @@ def by_time(
     mean = groups.mean()
     quantiles = groups.quantile(np.array(levels)).to_numpy().reshape(len(mean), -1)
     result = np.column_stack([mean, quantiles] if levels else [mean]).astype(np.float32)
-    places = mean.index.to_numpy()
+    bin_index = mean.index.to_numpy()
     has_two = int(np.ptp(local_ms)) >= 2 * period_ms - bin_ms
-    if (end := np.flatnonzero(places == (0 if has_two else n_bins - 1))).size:
-        places, result = np.append(places, n_bins), np.vstack([result, result[end]])
-    return places * bin_ms, result.T
+    if (end := np.flatnonzero(bin_index == (0 if has_two else n_bins - 1))).size:
+        bin_index, result = (
+            np.append(bin_index, n_bins),
+            np.vstack([result, result[end]]),
+        )
+    return bin_index * bin_ms, result.T
 
 
 def duration_curve(values: Values) -> tuple[Float64Array, Float64Array]:
-    """Return fractions of time (0-1) and the values exceeded for these fractions.
+    """Return fractions of time (0-1), and the values that are exceeded for them.
 
     The curve has about 1,000 quantiles, denser in the highest hundredth. The first is
-    the exact maximum and the last the exact minimum.
+    the exact maximum, the last the exact minimum.
     """
     share = np.unique(
         np.concatenate([np.linspace(0, 0.01, 41), np.linspace(0, 1, 1001)])
@@ -98,7 +104,7 @@ def duration_curve(values: Values) -> tuple[Float64Array, Float64Array]:
 
 
 def histogram(values: Values, edges: Float64Array) -> Float64Array:
-    """Return the fraction of the values in each bin (0-1)."""
+    """Return the fraction of values in each bin (0-1)."""
     shares: Float64Array = np.histogram(values, edges)[0] / max(values.size, 1)
     return shares
 
@@ -115,13 +121,13 @@ def round_edges(low: float, high: float, n_bins: int) -> Float64Array:
     return edges
 
 
-def by_date(local_ms: Int64Array, values: Values, of: str) -> pd.DataFrame:
-    """Return count, mean, min and max by day ("D") or month ("M")."""
+def statistics_by_date(local_ms: Int64Array, values: Values, unit: str) -> pd.DataFrame:
+    """Return count, mean, min and max of values by day ("D") or month ("M")."""
     import pandas as pd
 
     starts = (
         local_ms.astype("datetime64[ms]")
-        .astype(f"datetime64[{of}]")
+        .astype(f"datetime64[{unit}]")
         .astype("datetime64[s]")
     )
     return (

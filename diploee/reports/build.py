@@ -1,4 +1,4 @@
-"""Builds a report from run folders, and writes its page and chart images.
+"""Report of run folders or a sweep, written as a page and chart images.
 
 A page is one HTML file with its style, charts and script, and makes no network
 requests. `page.html` is its template; jinja2 escapes all text of the report.
@@ -20,13 +20,13 @@ from diploee.base.progress import stage
 from diploee.base.units import PowerUnit, power_unit
 from diploee.base.version import full_version
 from diploee.grid.limits.file import AnyLimits, load_limits
-from diploee.grid.limits.report import limits_section, reports_of
-from diploee.reports.common import MAX_TOGETHER, one_chart
-from diploee.reports.compare import by_warning
-from diploee.reports.data import RunData, boundary_of, read_run, run_labels
+from diploee.grid.limits.report import get_reports, limits_section
+from diploee.reports.common import MAX_TOGETHER, join_charts
+from diploee.reports.compare import runs_by_warning
+from diploee.reports.data import RunData, boundary_text, read_run, run_labels
 from diploee.reports.drawing.charts import Chart
 from diploee.reports.drawing.engine import DrawingError
-from diploee.reports.drawing.page import POLICY, Figures, rendered
+from diploee.reports.drawing.page import POLICY, Figures, render_template
 from diploee.reports.drawing.pictures import Kind, Picture
 from diploee.reports.drawing.pictures import write_pictures as write_charts
 from diploee.reports.event_charts import event_charts, event_windows_chart
@@ -95,46 +95,46 @@ def build_report(
     folders: Sequence[Path | str],
     limits: Sequence[str] = (),
     *,
-    drawn: bool = True,
+    with_charts: bool = True,
     by_load: bool = False,
     bands: Path | str | None = None,
 ) -> Report:
     """Read run folders, or one sweep folder, and return their report.
 
-    Arguments and errors are those of `write_report`. Without `drawn` the report has no
-    charts.
+    Arguments and errors are those of `write_report`. Without `with_charts` the
+    report has no charts.
     """
-    places = [Path(folder) for folder in folders]
-    if not places:
+    paths = [Path(folder) for folder in folders]
+    if not paths:
         raise InputError("no run folder given; 'diploee run' makes one")
-    sweeps = [place for place in places if is_sweep(place)]
-    if sweeps and len(places) > 1:
+    sweeps = [path for path in paths if is_sweep(path)]
+    if sweeps and len(paths) > 1:
         raise InputError(
             f"{sweeps[0]}: is a sweep; give one sweep alone, or run folders"
         )
-    if (by_load or bands is not None) and (sweeps or len(places) > 1):
+    if (by_load or bands is not None) and (sweeps or len(paths) > 1):
         option = "--by-load" if by_load else "--bands"
         raise InputError(f"{option}: is of one run; give its folder alone")
     if sweeps:
-        return _sweep_report(read_sweep(sweeps[0]), limits, drawn)
-    if len(places) > MAX_RUNS:
+        return _sweep_report(read_sweep(sweeps[0]), limits, with_charts)
+    if len(paths) > MAX_RUNS:
         raise InputError(
-            f"{len(places)} runs given, a page compares up to {MAX_RUNS}; make more "
+            f"{len(paths)} runs given, a page compares up to {MAX_RUNS}; make more "
             "of them a sweep"
         )
-    labels = run_labels([RunFolder.open(place) for place in places])
-    # Of one run alone: pools of several would be too many lines to tell apart.
-    alone, named = len(places) == 1, zip(places, labels, strict=True)
-    runs = [read_run(place, label, alone, by_load) for place, label in named]
+    labels = run_labels([RunFolder.open(path) for path in paths])
+    # Pools are drawn for a single run alone: several runs would have too many lines
+    is_single, named = len(paths) == 1, zip(paths, labels, strict=True)
+    runs = [read_run(path, label, is_single, by_load) for path, label in named]
     if bands is not None:
         runs = [replace(run, run=run.run.with_bands(bands)) for run in runs]
     names = list(dict.fromkeys(run.run.scenario.name for run in runs))
     return Report(
-        title=names[0] if alone else f"{plural(len(runs), 'run')} compared",
-        subtitle=period(runs[0].run) if alone else listed(names),
+        title=names[0] if is_single else f"{plural(len(runs), 'run')} compared",
+        subtitle=period_text(runs[0].run) if is_single else listed(names),
         summary=_descriptions(runs),
-        sections=_runs_sections(runs, limits, drawn),
-        warnings=_warnings(runs),
+        sections=_runs_sections(runs, limits, with_charts),
+        warnings=_labelled_warnings(runs),
     )
 
 
@@ -150,50 +150,56 @@ def write_report(
     by_load: bool = False,
     bands: Path | str | None = None,
 ) -> list[Path]:
-    """Write the page, and pictures on request; return the files.
+    """Write the page of a report, and chart images on request.
 
     Parameters
     ----------
     folders : sequence of path
         Run folders, or one sweep folder.
     out : path
-        The page; a report of diploee that stands there is replaced.
+        The page; an existing report of diploee is replaced.
     png, svg : path, optional
-        Folders for one picture of each figure.
+        Folders for one image of each chart.
     force : bool
-        Replace any file at `out`, and pictures of the same names.
+        Replace any file at `out`, and images of the same names.
     limits : sequence of str
-        Limits to check the runs against, beside those of each: names of presets, or
-        files.
+        Names of presets or files of limits to check, besides the limits of each run.
     by_load : bool
         Split the power of a single run by stream and service.
     bands : path, optional
-        Ensemble of a single run's scenario, whose P5 and P95 stand beside its figures.
+        Ensemble of a single run's scenario, whose P5 and P95 the report shows.
+
+    Returns
+    -------
+    list of pathlib.Path
+        The written files, the page first.
 
     Raises
     ------
     InputError
-        If the folders are not usable, or a place is taken or a part of what is read.
+        If the folders are not usable, or an output path is taken or is an input.
     OutputError
-        If a file can't be written; each of them is whole, or as it was.
+        If a file can't be written; every file is complete or unchanged.
     """
-    places = [Path(folder) for folder in folders]
-    # What must never be replaced: all of a sweep, the files of a run.
-    inputs = [p for at in places for p in ([at] if is_sweep(at) else run_files(at))]
+    paths = [Path(folder) for folder in folders]
+    # Files that are never replaced: all of a sweep, the files of a run
+    inputs = [p for at in paths for p in ([at] if is_sweep(at) else run_files(at))]
     check_output_file(out, force, inputs=inputs, replaces=is_report)  # before any work
     report = build_report(folders, limits, by_load=by_load, bands=bands)
-    written, failed = [Path(out)], None
+    written, drawing_error = [Path(out)], None
     try:
         if png is not None:
             written += write_pictures(report, Path(png), "png", force, inputs)
         if svg is not None:
             written += write_pictures(report, Path(svg), "svg", force, inputs)
     except DrawingError as error:
-        failed = error
+        drawing_error = error
     with whole_file(out, force, inputs=inputs, replaces=is_report) as path:
         path.write_text(report_page(report), encoding="utf-8")
-    if failed is not None:
-        raise DrawingError(f"{failed}; {out} is written, with all figures") from failed
+    if drawing_error is not None:
+        raise DrawingError(
+            f"{drawing_error}; {out} is written, with all figures"
+        ) from drawing_error
     return written
 
 
@@ -233,6 +239,11 @@ def report(
     png, svg, force, limits, by_load, bands
         As in `write_report`; one name of limits may be given without a list.
 
+    Returns
+    -------
+    pathlib.Path
+        The page.
+
     Raises
     ------
     InputError
@@ -257,7 +268,7 @@ def _folder(run: Any) -> Path:
 
 
 def picture(run: RunFolder, chart: str) -> Picture:
-    """Return a chart image of a run's report by the chart's id."""
+    """Return the chart image of a run's report that has a given id."""
     charts = {result.id: result for result in build_report([run.folder]).charts}
     name = CHART_NAMES.get(chart, chart)
     if name not in charts:
@@ -289,22 +300,22 @@ def write_pictures(
 
 @dataclass(frozen=True)
 class _PageData:
-    """Data for the charts of a page."""
+    """Runs, power unit and limits of a page's charts."""
 
     runs: Sequence[RunData]
     unit: PowerUnit
-    levels: Sequence[LimitLine] = ()  # what limits allow, of a single run
+    levels: Sequence[LimitLine] = ()  # lines of limits, for a single run
 
     @property
     def run(self) -> RunData:
-        """The only run."""
+        """The run of a page with a single run."""
         return self.runs[0]
 
 
-_Made = Chart | Sequence[Chart] | None
-_Makes = Mapping[str, Callable[[_PageData], _Made]]
+_Charts = Chart | Sequence[Chart] | None
+_ChartFunctions = Mapping[str, Callable[[_PageData], _Charts]]
 
-_SINGLE: _Makes = {
+_SINGLE: _ChartFunctions = {
     "carpet-pools": lambda d: (
         carpet_chart(d.run.parts, d.unit) if d.run.parts else None
     ),
@@ -317,12 +328,14 @@ _SINGLE: _Makes = {
     "poi": lambda d: poi_charts(d.run, d.unit),
     "events": lambda d: event_charts(d.run, d.unit),
     "ride-through": lambda d: (
-        ride_through_chart(d.run.answer) if d.run.answer else None
+        ride_through_chart(d.run.ride_through_result)
+        if d.run.ride_through_result
+        else None
     ),
 }
-"""Charts of one run alone, by id; each returns None where the run has nothing to draw."""  # noqa: E501
+"""Charts of a single run by id; each returns None if the run lacks the data."""
 
-_ANY: _Makes = {
+_ANY: _ChartFunctions = {
     "carpet": lambda d: carpet_chart(d.runs, d.unit),
     "peak-week": lambda d: peak_week_chart(d.runs, d.unit),
     "bands": lambda d: bands_chart(d.runs, d.unit),
@@ -334,37 +347,38 @@ _ANY: _Makes = {
     "unserved": lambda d: unserved_chart(d.runs),
     "instances": lambda d: instances_chart(d.runs),
 }
-"""Charts of one run or several; of more than `MAX_TOGETHER` each has panels of its own."""  # noqa: E501
+"""Charts of one run or several; more than `MAX_TOGETHER` runs have separate panels."""
 
 
-def _charts(name: str, page: _PageData) -> list[Chart]:
-    """Return the charts of an id; an empty list without data to draw."""
-    made: _Made = None
+def _make_charts(name: str, page: _PageData) -> list[Chart]:
+    """Return the charts with an id; empty if the runs lack the data."""
+    charts: _Charts = None
     if name in _ANY and name != "carpet" and len(page.runs) > MAX_TOGETHER:
-        of_runs = [
+        charts_by_run = [
             (run.label, _ANY[name](replace(page, runs=[run]))) for run in page.runs
         ]
         result = [
-            (label, chart) for label, chart in of_runs if isinstance(chart, Chart)
+            (label, chart) for label, chart in charts_by_run if isinstance(chart, Chart)
         ]
-        made = one_chart(result) if result else None
+        charts = join_charts(result) if result else None
     else:
-        makes = {**_ANY, **(_SINGLE if len(page.runs) == 1 else {})}
-        made = makes[name](page) if name in makes else None
-    return [made] if isinstance(made, Chart) else list(made or ())
+        functions = {**_ANY, **(_SINGLE if len(page.runs) == 1 else {})}
+        charts = functions[name](page) if name in functions else None
+    return [charts] if isinstance(charts, Chart) else list(charts or ())
 
 
 def _runs_sections(
-    runs: Sequence[RunData], names: Sequence[str], drawn: bool = True
+    runs: Sequence[RunData], names: Sequence[str], with_charts: bool = True
 ) -> tuple[Section, ...]:
-    """Return the sections of several runs, side by side, with their charts."""
+    """Return the sections of one or several runs, side by side, with charts."""
     loaded = [load_limits(name) for name in names]
-    verdicts = [reports_of(run.run, loaded) for run in runs]
+    verdicts = [get_reports(run.run, loaded) for run in runs]
     by_run = {
         run.label: {
-            section.id: section for section in run_sections(run.run, of_run, run.answer)
+            section.id: section
+            for section in run_sections(run.run, run_reports, run.ride_through_result)
         }
-        for run, of_run in zip(runs, verdicts, strict=True)
+        for run, run_reports in zip(runs, verdicts, strict=True)
     }
     unit = power_unit(max(run.max_w for run in runs))
     levels = limit_lines(runs[0], names) if len(runs) == 1 else []
@@ -377,7 +391,8 @@ def _runs_sections(
         "provenance",
     ]
     for name in sorted(
-        {name for of_run in by_run.values() for name in of_run}, key=order.index
+        {name for run_reports in by_run.values() for name in run_reports},
+        key=order.index,
     ):
         section = side_by_side(
             {label: s[name] for label, s in by_run.items() if name in s}
@@ -385,31 +400,31 @@ def _runs_sections(
         if name == "limits":
             pairs = zip(runs, verdicts, strict=True)
             section = limits_section([(r, run.label) for run, of in pairs for r in of])
-        made = [
+        charts = [
             _with_boundary(chart, runs)
             for id_ in section.charts
-            if drawn
-            for chart in _charts(id_, page)
+            if with_charts
+            for chart in _make_charts(id_, page)
         ]
-        notes = (*section.notes, *(_read_notes(runs) if name == "demand" else ()))
-        if section or made:  # tables of one run alone are not beside each other
-            result.append(replace(section, charts=tuple(made), notes=notes))
+        notes = (*section.notes, *(_averaging_notes(runs) if name == "demand" else ()))
+        if section or charts:  # tables of a single run stay as they are
+            result.append(replace(section, charts=tuple(charts), notes=notes))
     return tuple(result)
 
 
-def _read_notes(runs: Sequence[RunData]) -> tuple[str, ...]:
-    """Return notes on the runs that were averaged on reading."""
+def _averaging_notes(runs: Sequence[RunData]) -> tuple[str, ...]:
+    """Return a note on runs that were averaged to minutes when read."""
     reduced = [run.label for run in runs if run.step_ms != run.resolution_ms]
-    words = (
+    note = (
         f"{listed(reduced)}: the figures use means of about a minute, for the number "
         "of intervals. Maximum and minimum, and the tables, are of the run's own "
         "intervals."
     )
-    return (words,) if reduced else ()
+    return (note,) if reduced else ()
 
 
 def _with_boundary(chart: Chart, runs: Sequence[RunData]) -> Chart:
-    """Return a power chart with its measurement boundary in the caption."""
+    """Return a chart with its power boundary noted; unchanged if without power."""
     layers = [layer for panel in chart.panels for layer in panel.layers]
     if not {"W", "kW", "MW", "GW"} & {getattr(layer, "unit", "") for layer in layers}:
         return chart
@@ -417,10 +432,11 @@ def _with_boundary(chart: Chart, runs: Sequence[RunData]) -> Chart:
         p.title for p in chart.panels
     }
     in_parts = any(part.label in names for run in runs for part in run.parts)
-    return replace(chart, boundary=boundary_of(runs, in_parts))
+    return replace(chart, boundary=boundary_text(runs, in_parts))
 
 
-def _sweep_report(sweep: SweepData, limits: Sequence[str], drawn: bool) -> Report:
+def _sweep_report(sweep: SweepData, limits: Sequence[str], with_charts: bool) -> Report:
+    """Return the report of a sweep, with some runs in detail."""
     chosen = runs_to_draw(sweep, MAX_SWEEP_RUNS)
     runs = [
         read_run(place, label, in_parts=len(chosen) == 1) for place, label in chosen
@@ -428,7 +444,8 @@ def _sweep_report(sweep: SweepData, limits: Sequence[str], drawn: bool) -> Repor
     sections = sweep_sections(sweep, limits)
     if runs:
         sections += [
-            replace(section, folded=True) for section in _runs_sections(runs, (), drawn)
+            replace(section, folded=True)
+            for section in _runs_sections(runs, (), with_charts)
         ]
     failed = (
         f"{plural(sweep.n_failed, 'run')} of the sweep without a result; see "
@@ -450,13 +467,14 @@ def _sweep_report(sweep: SweepData, limits: Sequence[str], drawn: bool) -> Repor
 
 
 def _descriptions(runs: Sequence[RunData]) -> tuple[str, ...]:
+    """Return the descriptions of the runs' scenarios, each once."""
     texts = (run.run.scenario.description for run in runs)
     return tuple(dict.fromkeys(text for text in texts if text))
 
 
-def _warnings(runs: Sequence[RunData]) -> tuple[str, ...]:
-    """Return each warning once, with the labels of its runs if several."""
-    result = by_warning([run.run for run in runs], [run.label for run in runs])
+def _labelled_warnings(runs: Sequence[RunData]) -> tuple[str, ...]:
+    """Return each warning once, with the labels of its runs if there are several."""
+    result = runs_by_warning([run.run for run in runs], [run.label for run in runs])
     if len(runs) == 1:
         return tuple(result)
     every = f"all {len(runs)} runs"
@@ -467,7 +485,7 @@ def _warnings(runs: Sequence[RunData]) -> tuple[str, ...]:
 
 
 def is_report(path: Path) -> bool:
-    """Return True if a file is a report page, which may be replaced."""
+    """Return True if a file is a report page of diploee, which may be replaced."""
     try:
         with path.open("rb") as file:
             return MARK.encode() in file.read(_HEAD_BYTES)
@@ -477,7 +495,7 @@ def is_report(path: Path) -> bool:
 
 def report_page(report: Report) -> str:
     """Return the HTML text of a report or data sheet."""
-    return rendered(
+    return render_template(
         "page.html",
         version=full_version(),
         mark=MARK,
@@ -488,8 +506,8 @@ def report_page(report: Report) -> str:
     )
 
 
-def period(run: RunFolder) -> str:
-    """Return the simulated period of a run as text."""
+def period_text(run: RunFolder) -> str:
+    """Return the period, step, size and seed of a run as text."""
     scenario = run.scenario
     return (
         f"{scenario.duration} from {scenario.start:%Y-%m-%d}, "

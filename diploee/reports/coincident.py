@@ -1,8 +1,8 @@
 """Coincident demand: a run's mean power in the intervals of a system's peaks.
 
-Transmission charges use 1CP, 4CP or 12CP: the demand of a load in the hours, or
-quarters of an hour, of the system's yearly or monthly peaks. A file gives these
-intervals, as a run does not know its power system.
+Transmission charges use 1CP, 4CP or 12CP: the demand of a load in the hours or
+quarter-hours of the system's yearly or monthly peaks. A file gives these intervals, as
+a run does not know its power system.
 """
 
 from __future__ import annotations
@@ -21,14 +21,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 UNITS = {"demand": "MW", "reactive": "Mvar", "own peak": "MW", "of own peak": "%"}
-"""Columns of the table. Own peak: the largest demand over clock intervals of the same
-length where the metrics have it (15, 30 and 60 min), else the largest interval mean."""
+"""Columns of the table, with their units.
+
+The own peak is the largest demand over clock intervals of the same length if the
+metrics have it (15, 30 and 60 min), else the largest mean over a step.
+"""
 
 
 def coincident_demand(run: RunFolder, intervals: Sequence[NamedSpan]) -> pd.DataFrame:
-    """Return the demand of a run [MW] in each interval, by its name and start.
+    """Return the demand of a run in each interval, with a row per interval.
 
-    Reactive power (positive if consumed) is included if the run models it.
+    Columns are those of `UNITS`; reactive power (positive if consumed) is left out if
+    the run does not model it.
     """
     import pandas as pd
 
@@ -49,7 +53,9 @@ def coincident_demand(run: RunFolder, intervals: Sequence[NamedSpan]) -> pd.Data
                 "both times with their offset from UTC"
             )
         block = series.read(["facility_power_w", *reactive[:1]], (first, last))
-        means = [float(of.mean()) / W_PER_MW for of in block.columns.values()]
+        means = [
+            float(values_w.mean()) / W_PER_MW for values_w in block.columns.values()
+        ]
         keys = (
             "grid.maximum_demand.intervals."
             f"{length / timedelta(minutes=1):g}min.max_mw",

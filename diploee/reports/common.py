@@ -37,8 +37,8 @@ FEW_DAYS = 3
 """Maximum number of days on a short axis, which has a tick for each day."""
 
 
-def with_pools(runs: Sequence[RunData]) -> Sequence[RunData]:
-    """Return a single run with the parts of its facility, or several runs unchanged."""
+def with_parts(runs: Sequence[RunData]) -> Sequence[RunData]:
+    """Return a single run with its pools or loads; several runs unchanged."""
     if len(runs) == 1 and runs[0].parts:
         return [
             replace(runs[0], label="facility", colour=INK, layers=()),
@@ -47,9 +47,9 @@ def with_pools(runs: Sequence[RunData]) -> Sequence[RunData]:
     return runs
 
 
-def one_chart(of_runs: Sequence[tuple[str, Chart]]) -> Chart:
+def join_charts(charts_by_run: Sequence[tuple[str, Chart]]) -> Chart:
     """Join the charts of many runs to one chart of small panels with equal scales."""
-    charts = [chart for _, chart in of_runs]
+    charts = [chart for _, chart in charts_by_run]
     panels = [
         replace(
             chart.panels[k],
@@ -58,15 +58,15 @@ def one_chart(of_runs: Sequence[tuple[str, Chart]]) -> Chart:
             small=True,
         )
         for k in range(max(len(chart.panels) for chart in charts))
-        for name, chart in of_runs
+        for name, chart in charts_by_run
         if k < len(chart.panels)
     ]
-    words = f"{charts[0].caption} A panel for each run, all of one scale."
-    return replace(charts[0], caption=words, panels=one_scale(panels))
+    caption = f"{charts[0].caption} A panel for each run, all of one scale."
+    return replace(charts[0], caption=caption, panels=equalize_scales(panels))
 
 
-def one_scale(panels: Sequence[Panel]) -> tuple[Panel, ...]:
-    """Set the same y range for panels of one quantity."""
+def equalize_scales(panels: Sequence[Panel]) -> tuple[Panel, ...]:
+    """Return panels with the same y range for panels of one quantity."""
     ends: dict[str, list[float]] = {}
     for panel in panels:
         ends.setdefault(panel.y.label, []).extend(y_range(panel))
@@ -74,18 +74,21 @@ def one_scale(panels: Sequence[Panel]) -> tuple[Panel, ...]:
     return tuple(replace(p, y=replace(p.y, range=ranges[p.y.label])) for p in panels)
 
 
-def with_zero(low: float, high: float) -> tuple[float, float]:
-    """Return an axis range that includes zero and a margin around all values."""
+def range_with_zero(low: float, high: float) -> tuple[float, float]:
+    """Return an axis range that includes zero, with a margin."""
     return min(low, 0.0) * 1.05, max(high, 0.0) * 1.05 or 1
 
 
-def colour_of(index: int, run: RunData) -> str:
+def run_colour(index: int, run: RunData) -> str:
     """Return the colour of a run, or of a part of a run."""
     return run.colour or colour(index)
 
 
 def days_axis(first: np.datetime64, last: np.datetime64, spare_h: int = 24) -> Axis:
-    """Return an axis of calendar days; a few days have spare hours at both ends."""
+    """Return a calendar axis.
+
+    An axis of a few days has a margin of `spare_h` hours at both ends.
+    """
     if last - first >= np.timedelta64(FEW_DAYS, "D"):
         return Axis("Day", "date")
     spare = np.timedelta64(spare_h, "h")
@@ -93,20 +96,21 @@ def days_axis(first: np.datetime64, last: np.datetime64, spare_h: int = 24) -> A
 
 
 def power_axis(runs: Sequence[RunData], unit: PowerUnit) -> Axis:
-    """Return the power axis, from zero to the highest peak."""
+    """Return the power axis of runs, from zero to the highest peak."""
     label = "Power" if any(run.is_part for run in runs) else "Facility power"
     low, high = min(run.min_w for run in runs), max(run.max_w for run in runs)
     return Axis(
-        f"{label} [{unit.power}]", range=with_zero(low / unit.watts, high / unit.watts)
+        f"{label} [{unit.power}]",
+        range=range_with_zero(low / unit.watts, high / unit.watts),
     )
 
 
 MIN_SPAN = 0.1
 """Minimum length of an axis that does not start at zero, as a fraction of its largest
-value: 0.5 % then takes at most a twentieth of the height."""
+value: a difference of 0.5 % takes at most a twentieth of the height."""
 
 
-def near_range(low: float, high: float) -> tuple[float, float]:
+def padded_range(low: float, high: float) -> tuple[float, float]:
     """Return an axis range around two values, at least `MIN_SPAN` wide."""
     span = high - low
     margin = max(0.05 * span, (MIN_SPAN * max(abs(low), abs(high)) - span) / 2) or 1.0
@@ -130,6 +134,6 @@ def histogram_layers(
     )
 
 
-def interval_of(runs: Sequence[RunData]) -> str:
-    """Return the interval length of runs as text, such as ``1 min``."""
+def step_text(runs: Sequence[RunData]) -> str:
+    """Return the steps of runs as text, such as ``1 min``."""
     return listed(sorted({interval(run.step_ms) for run in runs}))

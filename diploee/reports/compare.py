@@ -18,9 +18,9 @@ from diploee.base.metric import (
     is_plain_number,
 )
 from diploee.base.units import W_PER_MW, power_unit
-from diploee.grid.limits.report import reports_of
+from diploee.grid.limits.report import get_reports
 from diploee.metrics.catalogue import declared_metrics
-from diploee.reports.data import differing_settings, run_labels, stages_of
+from diploee.reports.data import differing_settings, run_labels, stage_keys
 from diploee.runs.lower_bounds import is_lower_bound
 from diploee.runs.ranked import sort_by_rank
 from diploee.runs.reader import RunFolder
@@ -49,20 +49,20 @@ PerRun = Mapping[str, tuple[Any, ...]]
 class MetricRow:
     """Values of a metric in all runs."""
 
-    metric: Metric  # what it is, in the unit that it is shown in
-    # As stored, a value per run; None where a run has none
+    metric: Metric  # declaration, with the display unit
+    # Stored value of each run; None if a run has none
     values: tuple[float | None, ...]
-    bounds: tuple[bool, ...] = ()  # whether each is a lower bound
+    bounds: tuple[bool, ...] = ()  # True for values that are lower bounds
 
     def change(self, run: int) -> float | None:
-        """Return a run's deviation from the first run, as a fraction of the latter."""
+        """Return a run's relative change from the first run; None without a value."""
         first, value = self.values[0], self.values[run]
         if not first or value is None:
             return None
         return value / first - 1
 
     def change_text(self, run: int) -> str:
-        """Return the change as text; changes of % are in percentage points.
+        """Return the relative change as text; percentages change in percentage points.
 
         The text is empty if the change is smaller than the printed digits.
         """
@@ -85,29 +85,29 @@ class MetricRow:
         )
 
     @property
-    def in_unit(self) -> list[float | None]:
+    def display_values(self) -> list[float | None]:
         """Values in the display unit."""
         factor = self.metric.factor
         return [None if value is None else value * factor for value in self.values]
 
     @property
     def changes(self) -> list[float | None]:
-        """Changes of all runs from the first run."""
+        """Relative changes of all further runs from the first run."""
         return [self.change(run) for run in range(1, len(self.values))]
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """Values of all runs as text, and the changes from the first run."""
+        """Values of all runs as text, then the changes from the first run."""
         runs = range(len(self.values))
-        return (*map(self.shown, runs), *map(self.change_text, runs[1:]))
+        return (*map(self.value_text, runs), *map(self.change_text, runs[1:]))
 
-    def shown(self, run: int) -> str:
-        """Return a run's value as text, with a mark on a lower bound."""
+    def value_text(self, run: int) -> str:
+        """Return a run's value as text, marked if it is a lower bound."""
         mark = "≥ " if any(self.bounds[run : run + 1]) else ""
         return f"{mark}{self.metric.show(self.values[run])}"
 
     @property
-    def is_shown_equal(self) -> bool:
+    def has_equal_text(self) -> bool:
         """True if all runs have the same printed value."""
         return len({self.metric.show(value) for value in self.values}) == 1
 
@@ -116,12 +116,12 @@ class MetricRow:
 class Comparison(Brief):
     """Differences between runs, in the order of the runs."""
 
-    labels: tuple[str, ...]  # names of the runs, all different
-    rows: tuple[MetricRow, ...]  # all metrics that a run has, the most asked for first
-    settings: PerRun  # keys of the scenarios that differ
-    stages: PerRun  # sizes of the stages that not all runs have
+    labels: tuple[str, ...]  # unique labels of the runs
+    rows: tuple[MetricRow, ...]  # metrics of any run, the most important first
+    settings: PerRun  # scenario keys with different values
+    stages: PerRun  # sizes of stages that some runs lack
     verdicts: PerRun  # limits with different verdicts
-    # Each warning once, with the runs that have it
+    # Labels of runs by warning
     warnings: Mapping[str, tuple[str, ...]]
 
     def __getitem__(self, key: str) -> MetricRow:
@@ -129,7 +129,7 @@ class Comparison(Brief):
         return {row.metric.key: row for row in self.rows}[key]
 
     def frame(self) -> pd.DataFrame:
-        """Return the metrics by key: name, unit, a column per run, and changes."""
+        """Return the metrics as a table: name, unit, a column per run, and changes."""
         import pandas as pd
 
         changes = [f"{label}: change" for label in self.labels[1:]]
@@ -138,7 +138,7 @@ class Comparison(Brief):
             row.metric.key: (
                 row.metric.name,
                 row.metric.suffix,
-                *row.in_unit,
+                *row.display_values,
                 *row.changes,
             )
             for row in self.rows
@@ -151,7 +151,7 @@ class Comparison(Brief):
         metrics = {
             row.metric.key: {
                 "unit": row.metric.suffix,
-                "values": row.in_unit,
+                "values": row.display_values,
                 "changes": row.changes,
                 **({"lower_bounds": row.bounds} if any(row.bounds) else {}),
             }
@@ -169,10 +169,10 @@ class Comparison(Brief):
         }
 
     def sections(self, everything: bool = True) -> list[Section]:
-        """Return the differences as tables, the most important first."""
+        """Return the differences as tables; without `everything` the main ones."""
         first = [row for row in self.rows if row.metric.key in ALWAYS]
         first.sort(key=lambda row: ALWAYS.index(row.metric.key))
-        same = [row for row in self.rows if row.is_shown_equal]
+        same = [row for row in self.rows if row.has_equal_text]
         listed = first + [r for r in self.rows if r not in same and r not in first]
         rows = self.rows if everything else listed[:MAX_ROWS]
         settings = list(self.settings.items())
@@ -201,8 +201,10 @@ class Comparison(Brief):
                 f"{plural(left, 'more metric differs', 'more metrics differ')}, "
                 f"{len(same)} are equal; --all shows them, all settings and warnings."
             ]
-        shown = tuple(table for table in tables if table.figures)
-        return [Section("comparison", "Differences", (), shown, (), tuple(notes))]
+        filled_tables = tuple(table for table in tables if table.figures)
+        return [
+            Section("comparison", "Differences", (), filled_tables, (), tuple(notes))
+        ]
 
     def _table(
         self, title: str, found: PerRun, more: Sequence[str] = ()
@@ -228,6 +230,16 @@ def compare(*runs: RunFolder | Path | str) -> Comparison:
     *runs : RunFolder or path
         Runs, or their folders.
 
+    Returns
+    -------
+    Comparison
+        Differences in metrics, settings, stages, compliance and warnings.
+
+    Raises
+    ------
+    InputError
+        If fewer than two runs are given, or a folder is no run.
+
     Examples
     --------
     >>> found = compare("runs/today", "runs/next-year")  # doctest: +SKIP
@@ -239,7 +251,7 @@ def compare(*runs: RunFolder | Path | str) -> Comparison:
             f"{plural(len(runs), 'run')} given, two or more are compared; give others"
         )
     opened = [*map(RunFolder.open, runs)]
-    labels, stages = run_labels(opened), _stages(opened)
+    labels, stages = run_labels(opened), _differing_stages(opened)
     settings = {
         key: values
         for key, values in differing_settings(opened).items()
@@ -248,11 +260,11 @@ def compare(*runs: RunFolder | Path | str) -> Comparison:
     }
     return Comparison(
         tuple(labels),
-        tuple(_rows(opened)),
+        tuple(_metric_rows(opened)),
         settings,
         stages,
-        _verdicts(opened),
-        by_warning(opened, labels),
+        _differing_verdicts(opened),
+        runs_by_warning(opened, labels),
     )
 
 
@@ -260,17 +272,17 @@ _STAGES = "facility.stages"
 _SIZES = {"mw": "MW", "mwh": "MWh", "mva": "MVA"}
 
 
-def _stages(runs: Sequence[RunFolder]) -> dict[str, tuple[str | None, ...]]:
+def _differing_stages(runs: Sequence[RunFolder]) -> dict[str, tuple[str | None, ...]]:
     """Return the stages that some runs lack, with their sizes in each run."""
-    named = [stages_of(run) for run in runs]
+    named = [stage_keys(run) for run in runs]
     return {
-        name: tuple(_sizes(of[name]) if name in of else None for of in named)
+        name: tuple(_size_text(of[name]) if name in of else None for of in named)
         for name in dict.fromkeys(chain(*named))
         if not all(name in of for of in named)
     }
 
 
-def _sizes(stage: Mapping[str, Any]) -> str:
+def _size_text(stage: Mapping[str, Any]) -> str:
     """Return the sizes of a stage as text, such as ``0.05 MW, 0.05 MWh``."""
     sizes = ", ".join(
         f"{format_short(value)} {unit}"
@@ -281,42 +293,46 @@ def _sizes(stage: Mapping[str, Any]) -> str:
     return sizes or "yes"
 
 
-def _verdicts(runs: Sequence[RunFolder]) -> dict[str, tuple[str, ...]]:
-    """Return the limits with different compliance results, first those listed first."""
-    of_runs = [_verdicts_of(run) for run in runs]
+def _differing_verdicts(runs: Sequence[RunFolder]) -> dict[str, tuple[str, ...]]:
+    """Return the limits with different verdicts, with the result of each run."""
+    results_by_run = [_limit_results(run) for run in runs]
     none = "", "not checked", "not checked"
     result = {}
-    for place in dict.fromkeys(chain(*of_runs)):
-        cells = [of.get(place, none) for of in of_runs]
+    for place in dict.fromkeys(chain(*results_by_run)):
+        cells = [of.get(place, none) for of in results_by_run]
         texts, verdicts, hows = zip(*cells, strict=True)
         if len(set(verdicts)) > 1:
             result[next(filter(None, texts))] = hows
     return result
 
 
-def _verdicts_of(run: RunFolder) -> dict[tuple[str, ...], tuple[str, str, str]]:
-    """Return text, compliance result and basis of each limit of a run."""
+def _limit_results(run: RunFolder) -> dict[tuple[str, ...], tuple[str, str, str]]:
+    """Return text, verdict and result of each limit of a run."""
     result: dict[tuple[str, ...], tuple[str, str, str]] = {}
-    for report in reports_of(run):
+    for report in get_reports(run):
         name = report.name or "limits"
         result[name,] = name, report.verdict, report.verdict
-        for of in report.results:
+        for limit_result in report.results:
             how = (
-                f"{of.verdict}, {format_short(of.value)} of {format_short(of.limit)} "
-                f"{of.unit}"
+                f"{limit_result.verdict}, {format_short(limit_result.value)} of "
+                f"{format_short(limit_result.limit)} {limit_result.unit}"
             )
-            text = f"{name}: {of.text.partition(' (')[0]}"
-            result[name, of.key, str(of.number)] = text, of.verdict, how.rstrip()
+            text = f"{name}: {limit_result.text.partition(' (')[0]}"
+            result[name, limit_result.key, str(limit_result.number)] = (
+                text,
+                limit_result.verdict,
+                how.rstrip(),
+            )
         for left in report.unchecked:
             text, said = f"{name}: {left.text}", "inconclusive"
             result[name, left.key, "0"] = text, said, said
     return result
 
 
-def by_warning(
+def runs_by_warning(
     runs: Sequence[RunFolder], labels: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Return each warning of runs once, with the labels of its runs."""
+    """Return the labels of the runs that have each warning, by warning."""
     result: dict[str, tuple[str, ...]] = {}
     for label, run in zip(labels, runs, strict=True):
         for warning in dict.fromkeys(map(str, run.manifest.get("warnings") or ())):
@@ -324,7 +340,7 @@ def by_warning(
     return result
 
 
-def _rows(runs: Sequence[RunFolder]) -> list[MetricRow]:
+def _metric_rows(runs: Sequence[RunFolder]) -> list[MetricRow]:
     """Return the declared metrics of all runs, the most important first."""
     values = [dict(flatten(run.metrics)) for run in runs]
     declared = (*declared_metrics(), *(m for run in runs for m in run.stage_metrics))

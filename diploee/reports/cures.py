@@ -1,4 +1,4 @@
-"""Comparison of a battery with other measures to meet limits."""
+"""Comparison of a battery with other measures that meet the limits."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 from diploee.base.errors import InputError, RunTooLongError
 from diploee.base.units import MS_PER_DAY, S_PER_MIN
 from diploee.grid.limits.file import Limits
-from diploee.grid.limits.mitigation import Mitigation, figures_of, power_of
+from diploee.grid.limits.mitigation import Mitigation, load_statistics, meter_power
 from diploee.grid.limits.report import LimitReport, check_limits
 from diploee.runs.reader import RunFolder
 from diploee.runs.sections import Section, SectionTable, Statistic
 from diploee.scenario.loading import scenario_from_dict, with_overrides
 
 SHARES = (0.5, 0.25, 0.125)
-"""Sizes of the largest job that are tried until the limits are met, as fractions of its
-original size."""
+"""Sizes of the largest job that are tried until the limits are met, as fractions of
+its original size."""
 
 PLAIN = ("as it is", "battery")
 """Rows whose results are known without a new simulation."""
@@ -30,11 +30,11 @@ NO_BATTERY = (0.0, 0.0, 0.0)
 def battery_sections(
     run: RunFolder,
     limits: Sequence[Limits],
-    found: Mitigation,
+    mitigation: Mitigation,
     simulate: Callable[..., RunFolder],
     at_most_s: float = 600.0,
 ) -> list[Section]:
-    """Return a battery's effect on a run, and alternatives to it.
+    """Return sections on a battery's effect on a run, and on alternatives.
 
     Parameters
     ----------
@@ -42,31 +42,38 @@ def battery_sections(
         The run that the battery was sized on.
     limits : sequence of Limits
         The limits that it was sized for.
-    found : Mitigation
-        From `mitigate`.
+    mitigation : Mitigation
+        Result of `mitigate`.
     simulate : callable
         Simulates a scenario into a folder, as `diploee.run` with the profiles of
         the run.
     at_most_s : float, optional
-        Time of all that is simulated again [s]; a cure that is forecast to pass it is
-        left out.
+        Total time for simulations of alternatives [s]; an alternative that is forecast
+        to exceed the rest of it is left out.
+
+    Returns
+    -------
+    list of Section
+        The battery's section; then a table of the alternatives, if a battery is needed.
     """
-    if found.stage is None:
-        return [found.section()]
-    before, after = zip(*(values for *values, _ in found.beside.values()), strict=True)
-    sizes = found.power_mw, found.usable_mwh, found.full_cycles
+    if mitigation.stage is None:
+        return [mitigation.section()]
+    before, after = zip(
+        *(values for *values, _ in mitigation.comparison.values()), strict=True
+    )
+    sizes = mitigation.power_mw, mitigation.usable_mwh, mitigation.full_cycles
     rows = [
-        *_row(PLAIN[0], NO_BATTERY, before, found.before),
-        *_row(PLAIN[1], sizes, after, found.after),
+        *_measure_cells(PLAIN[0], NO_BATTERY, before, mitigation.before),
+        *_measure_cells(PLAIN[1], sizes, after, mitigation.after),
     ]
-    notes, kept, end_s = [], set(), monotonic() + at_most_s
-    changed = list(_changes(run))
-    for kind, name, keys in changed:
-        if kind in kept:
+    notes, solved_kinds, end_s = [], set(), monotonic() + at_most_s
+    alternatives = list(_alternatives(run))
+    for kind, name, keys in alternatives:
+        if kind in solved_kinds:
             continue
         try:
             left_s = max(end_s - monotonic(), 0)
-            figures, reports = _run_again(run, keys, limits, simulate, left_s)
+            figures, reports = _simulate_changed(run, keys, limits, simulate, left_s)
         except RunTooLongError as error:
             notes.append(
                 f"{name}: not simulated, as it is forecast to take "
@@ -77,17 +84,17 @@ def battery_sections(
         except InputError as error:
             notes.append(f"{name}: can't be tried: {error}")
             continue
-        rows += _row(name, NO_BATTERY, figures, reports)
+        rows += _measure_cells(name, NO_BATTERY, figures, reports)
         if not any(report.not_met for report in reports):
-            kept.add(kind)
+            solved_kinds.add(kind)
     days = run.scenario.horizon_ms / MS_PER_DAY
     other = "no synchronous job is there to be changed"
-    if changed:
+    if alternatives:
         other = (
             "what changes a synchronous job is simulated again over them, with the "
             "same seed"
         )
-    said = (
+    section_notes = (
         (
             f"energy, full cycles and verdicts over {days:.3g} days; the battery is "
             f"applied to the run's power, {other}"
@@ -95,39 +102,42 @@ def battery_sections(
         *notes,
     )
     return [
-        found.section(),
+        mitigation.section(),
         Section(
             "cures",
             "Cures",
             (),
             (SectionTable("Cures", tuple(rows), first="cure"),),
             (),
-            said,
+            section_notes,
         ),
     ]
 
 
-def _row(
+def _measure_cells(
     cure: str,
     sizes: Sequence[float],
     figures: Sequence[float],
     reports: Sequence[LimitReport],
 ) -> Iterator[Statistic]:
+    """Yield the table cells of a measure: battery size, peak, energy, limits."""
     columns = ("battery", "MW"), ("usable", "MWh"), ("full cycles", "")
     for (quantity, unit), value in zip(columns, sizes, strict=True):
         yield Statistic(cure, value, unit, quantity=quantity)
     yield Statistic(cure, figures[0], "MW", quantity="peak")
     yield Statistic(cure, figures[-1], "MWh", quantity="energy")
     for number, report in enumerate(reports, 1):
-        verdict = f"{report.of_span}: {report.by_how_much()}"
+        verdict = f"{report.span_verdict}: {report.margin_text()}"
         yield Statistic(cure, verdict, quantity=report.name or f"limits {number}")
 
 
-def _changes(run: RunFolder) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def _alternatives(run: RunFolder) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield measures on synchronous jobs: kind, name, and values by dotted key."""
     scenario = run.scenario
     training = {
-        name: of.synchronous for name, of in scenario.streams.items() if of.synchronous
+        name: stream.synchronous
+        for name, stream in scenario.streams.items()
+        if stream.synchronous
     }
     if not training:
         return
@@ -143,8 +153,8 @@ def _changes(run: RunFolder) -> Iterator[tuple[str, str, dict[str, Any]]]:
         (name, k): job.nodes(
             scenario.facility.node_type_of(scenario.streams[name].pool).n_gpus
         )
-        for name, of in training.items()
-        for k, job in enumerate(of.jobs)
+        for name, spec in training.items()
+        for k, job in enumerate(spec.jobs)
     }
     (name, k), largest = max(nodes.items(), key=lambda item: item[1])
     job = training[name].jobs[k]
@@ -160,13 +170,14 @@ def _changes(run: RunFolder) -> Iterator[tuple[str, str, dict[str, Any]]]:
             )
 
 
-def _run_again(
+def _simulate_changed(
     run: RunFolder,
     keys: dict[str, Any],
     limits: Sequence[Limits],
     simulate: Callable[..., RunFolder],
     at_most_s: float,
 ) -> tuple[list[float], list[LimitReport]]:
+    """Simulate a run with changed keys; return its statistics and limit reports."""
     data, _ = with_overrides(run.manifest["scenario"], (), keys)
     with TemporaryDirectory() as folder:
         again = simulate(
@@ -175,7 +186,7 @@ def _run_again(
             jobs_file=False,
             at_most_s=at_most_s,
         )
-        figures = figures_of(power_of(again), again.scenario.resolution_ms)
+        figures = load_statistics(meter_power(again), again.scenario.resolution_ms)
         return [value for _, value, _ in figures], [
             check_limits(again, one) for one in limits
         ]

@@ -1,4 +1,4 @@
-"""Reads run folders in batches into arrays for charts, and labels the runs."""
+"""Run data for charts: arrays of a run folder, its parts, and labels of runs."""
 
 from __future__ import annotations
 
@@ -55,42 +55,44 @@ _Groups = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class RunData:
-    """A run, or a part of its facility, with its data for charts."""
+    """Run, or one of its pools or loads, with the arrays of its charts."""
 
-    run: RunFolder  # the folder, its metrics and its manifest
-    label: str  # how legends name it
-    local_ms: Int64Array  # starts of the intervals, local time since 1970-01-01 [ms]
-    step_ms: int  # interval of the arrays here [ms]
-    resolution_ms: int  # that of the run [ms]; shorter where it was averaged on reading
-    power_w: Float32Array  # facility power, or that of the part [W]
+    run: RunFolder  # run folder, with metrics and manifest
+    label: str  # name in legends
+    local_ms: Int64Array  # start of each step, local time since 1970-01-01 [ms]
+    step_ms: int  # step of the arrays [ms]
+    resolution_ms: int  # step of the run [ms]; shorter if averaged on reading
+    power_w: Float32Array  # power of the facility or the part [W]
     utilization: Float32Array  # node occupancy, 0-1
-    # What sources, stores and held back load take off the power [W]
+    # Power of sources, stores and curtailment, subtracted from the load [W]
     taken_off_w: Float32Array
-    # By service: its columns by name (`incoming_rps`, ...)
+    # Columns (`incoming_rps`, ...) of each service
     services: dict[str, dict[str, Float32Array]] = field(default_factory=dict)
     # Queue times of the started jobs [s] by submission, local time [ms]
     waits: pd.Series[float] | None = None
-    groups: _Groups = field(default_factory=dict)  # columns of each part but the rest
-    # Of a run on its own page: its pools or loads, and all else that the facility
-    # takes; their `power_w` add up to the run's
+    groups: _Groups = field(
+        default_factory=dict
+    )  # columns of each part except the rest
+    # For a run on its own page: its pools or loads, and the rest of the facility, which
+    # add up to `power_w`
     layers: tuple[RunData, ...] = ()
-    is_part: bool = False  # it is one of these
-    colour: str = ""  # in all figures; by default that of its place among the runs
+    is_part: bool = False  # a pool or load of a run
+    colour: str = ""  # colour in charts; by default from the run's position
 
     @property
     def parts(self) -> tuple[RunData, ...]:
-        """Layers of the facility, if it has several pools or loads."""
+        """Pools or loads of the run; empty if there is only one."""
         return self.layers if self.groups != _ONE_POOL else ()
 
     @property
     def max_w(self) -> float:
-        """Highest power of the run's original intervals [W]."""
+        """Highest power of the run's original steps [W]."""
         most_w = 0.0 if self.is_part else self.metrics["power"]["max_mw"] * W_PER_MW
         return max(most_w, float(self.power_w.max()))
 
     @property
     def min_w(self) -> float:
-        """Lowest power of the run's original intervals [W]."""
+        """Lowest power of the run's original steps [W]."""
         least_w = float(self.power_w.min())
         if not self.is_part:
             least_w = min(float(self.metrics["power"]["min_mw"]) * W_PER_MW, least_w)
@@ -107,8 +109,8 @@ class RunData:
         return self.run.manifest
 
     @cached_property
-    def answer(self) -> RideThroughResult | None:
-        """Ride-through response to the shipped event, if the scenario has settings."""
+    def ride_through_result(self) -> RideThroughResult | None:
+        """Ride-through of the default event; None without ride-through settings."""
         return (
             ride_through(self.run) if self.run.scenario.facility.ride_through else None
         )
@@ -121,8 +123,8 @@ class RunData:
         )
 
     @property
-    def by_part(self) -> str:
-        """Words of chart titles for the run's parts."""
+    def parts_text(self) -> str:
+        """Text for chart titles: "by load" or "by pool"."""
         return "by load" if self.by_load else "by pool"
 
 
@@ -139,17 +141,17 @@ def read_run(
     ------
     InputError
         If the folder is no run folder, a file is damaged, or a column or metric is
-    missing.
+        missing.
     """
     run = RunFolder.open(folder)
     series = run.series()
-    groups = _groups(run, by_load) if in_parts or by_load else {}
+    groups = _part_columns(run, by_load) if in_parts or by_load else {}
     columns, starts_ms, step_ms = _read_series(series, groups)
     services: dict[str, dict[str, Float32Array]] = {}
-    for name in _of_services(series):
+    for name in _service_columns(series):
         kind, _, service = name.partition(".")
         services.setdefault(service, {})[kind] = columns[name]
-    whole = RunData(
+    run_data = RunData(
         run,
         label or run.folder.absolute().name,
         series.local_ms(starts_ms),
@@ -162,23 +164,23 @@ def read_run(
         _read_waits(run, series),
         groups,
     )
-    part = replace(whole, waits=None, is_part=True, services={})
+    part = replace(run_data, waits=None, is_part=True, services={})
     parts = [name for name in (*groups, REST) if name in columns]
-    if parts and np.abs(columns[REST]).max() <= _ROUNDING * abs(whole.max_w):
+    if parts and np.abs(columns[REST]).max() <= _ROUNDING * abs(run_data.max_w):
         parts.remove(REST)
     layers = (
         replace(part, label=name, power_w=columns[name], colour=colour(k))
         for k, name in enumerate(parts)
     )
-    return replace(whole, layers=tuple(layers))
+    return replace(run_data, layers=tuple(layers))
 
 
 TAKEN = "taken off"
 
 
-def _groups(run: RunFolder, by_load: bool) -> _Groups:
+def _part_columns(run: RunFolder, by_load: bool) -> _Groups:
     """Return the columns of each pool or load; the smallest ones share a group."""
-    series, what = run.series(), "pools"
+    series, group_noun = run.series(), "pools"
     stored = series.check()
     pools = list(run.scenario.facility.pools)
     if by_load:
@@ -187,14 +189,14 @@ def _groups(run: RunFolder, by_load: bool) -> _Groups:
                 f"{run.folder}: --by-load: the run keeps no power by stream and "
                 "service; run it again with 'diploee run --by-load'"
             )
-        what, names = "loads", [n for n in stored if n.startswith(f"{LOAD}.")]
+        group_noun, names = "loads", [n for n in stored if n.startswith(f"{LOAD}.")]
         columns = {name.partition(".")[2]: name for name in names} | {
             "idle nodes": IDLE
         }
     elif len(pools) < 2:
         return _ONE_POOL
     else:
-        columns = {pool: f"{_pool_power(run)}.{pool}" for pool in pools}
+        columns = {pool: f"{_pool_power_column(run)}.{pool}" for pool in pools}
     result: dict[str, tuple[str, ...]] = {
         part: (name,) for part, name in columns.items()
     }
@@ -209,40 +211,46 @@ def _groups(run: RunFolder, by_load: bool) -> _Groups:
         ]
         joined = tuple(columns[name] for name in result if name in smallest)
         result = {name: of for name, of in result.items() if name not in smallest}
-        result[f"{len(smallest)} smaller {what}"] = joined
+        result[f"{len(smallest)} smaller {group_noun}"] = joined
     return result
 
 
-def _pool_power(run: RunFolder) -> str:
-    """Return the power column of the pools, at the nodes' AC side if available."""
+def _pool_power_column(run: RunFolder) -> str:
+    """Return the name of the pools' power column, of AC power if available."""
     names = {column.name for column in run.columns if column.per == "pool"}
     return next(name for name in ("it_ac_power_w", "it_power_w") if name in names)
 
 
-def boundary_of(runs: Sequence[RunData], in_parts: bool = False) -> str:
-    """Return the measurement boundary of power as short text."""
-    of_runs = dict.fromkeys(short_boundary(run.run.boundary()) for run in runs)
-    drawn = [run for run in runs if run.parts and in_parts]
-    of_parts = {}
-    for run in drawn:
+def boundary_text(runs: Sequence[RunData], in_parts: bool = False) -> str:
+    """Return the boundary of the runs' power, and of their parts, as short text."""
+    boundaries = dict.fromkeys(short_boundary(run.run.boundary()) for run in runs)
+    split_runs = [run for run in runs if run.parts and in_parts]
+    part_texts = {}
+    for run in split_runs:
         text = short_boundary(
-            run.run.boundary("it_power_w" if run.by_load else _pool_power(run.run))
+            run.run.boundary(
+                "it_power_w" if run.by_load else _pool_power_column(run.run)
+            )
         )
-        of_parts[f"of a {'load' if run.by_load else 'pool'}: {text}"] = text
+        part_texts[f"of a {'load' if run.by_load else 'pool'}: {text}"] = text
     return "; ".join(
-        [*of_runs, *(words for words, text in of_parts.items() if text not in of_runs)]
+        [
+            *boundaries,
+            *(words for words, text in part_texts.items() if text not in boundaries),
+        ]
     )
 
 
-def parts_of(columns: Mapping[str, Any], groups: _Groups) -> dict[str, Any]:
-    """Return the power of each part of the facility, and of the remainder [W]."""
+def split_power(columns: Mapping[str, Any], groups: _Groups) -> dict[str, Any]:
+    """Return the power of each pool or load, and of the rest of the facility [W]."""
     parts = {
         part: sum(columns[name] for name in names) for part, names in groups.items()
     }
     return parts | {REST: columns[POWER] - sum(parts.values())} if parts else {}
 
 
-def _of_services(series: RunSeries) -> list[str]:
+def _service_columns(series: RunSeries) -> list[str]:
+    """Return the names of the stored columns of services."""
     kinds = {column.name for column in series.columns if column.per == "service"} - {
         LOAD
     }
@@ -252,19 +260,24 @@ def _of_services(series: RunSeries) -> list[str]:
 def _read_series(
     series: RunSeries, groups: _Groups
 ) -> tuple[dict[str, Float32Array], Int64Array, int]:
-    """Return columns and parts, and the starts and length of the intervals [ms]."""
+    """Return columns and parts, start of each step [ms], and the step [ms]."""
     series.check(NEEDED_COLUMNS)
-    kept = [*NEEDED_COLUMNS, *_of_services(series)]
-    of_parts = [name for names in groups.values() for name in names]
-    taken = [column.name for column in series.columns if column.role in TAKEN_OFF]
+    base_columns = [*NEEDED_COLUMNS, *_service_columns(series)]
+    part_columns = [name for names in groups.values() for name in names]
+    taken_columns = [
+        column.name for column in series.columns if column.role in TAKEN_OFF
+    ]
     n_rows = 1 if series.n_rows <= MAX_INTERVALS else -(-MS_PER_MIN // series.step_ms)
     starts_ms, read = [], []
-    for block in average_steps(series.blocks([*kept, *of_parts, *taken]), n_rows):
+    for block in average_steps(
+        series.blocks([*base_columns, *part_columns, *taken_columns]), n_rows
+    ):
         off = sum(
-            (block.columns[name] for name in taken), np.zeros(len(block.starts_ms))
+            (block.columns[name] for name in taken_columns),
+            np.zeros(len(block.starts_ms)),
         )
-        result = {name: block.columns[name] for name in kept}
-        result |= parts_of(block.columns, groups) | {TAKEN: off}
+        result = {name: block.columns[name] for name in base_columns}
+        result |= split_power(block.columns, groups) | {TAKEN: off}
         starts_ms.append(block.starts_ms)
         read.append({name: of.astype(np.float32) for name, of in result.items()})
     columns = {name: np.concatenate([part[name] for part in read]) for name in read[0]}
@@ -275,7 +288,7 @@ _WAIT_COLUMNS: dict[str, Kind] = {"submit_time": "time", "queue_time_s": "number
 
 
 def _read_waits(run: RunFolder, series: RunSeries) -> pd.Series[float] | None:
-    """Return the queue times of started jobs; None for a run without jobs."""
+    """Return queue times [s] by submission, local time [ms]; None without jobs."""
     import pandas as pd
 
     path = run.folder / JOBS_FILE
@@ -299,7 +312,7 @@ def run_labels(runs: Sequence[RunFolder]) -> list[str]:
     """
     names = [str(run.manifest.get("scenario_name", run.folder.name)) for run in runs]
     folders = [run.folder.absolute().name for run in runs]
-    for labels in (names, _by_difference(differing_settings(runs)), folders):
+    for labels in (names, _labels_by_difference(differing_settings(runs)), folders):
         if labels and len(set(labels)) == len(labels):
             return labels
     counts = [folders[: k + 1].count(folder) for k, folder in enumerate(folders)]
@@ -309,45 +322,51 @@ def run_labels(runs: Sequence[RunFolder]) -> list[str]:
     ]
 
 
-def _settings(run: RunFolder) -> dict[tuple[bool, str], Any]:
-    """Return a run's settings; Python code of the user sorts before keys."""
-    of_run = {
+def _run_settings(run: RunFolder) -> dict[tuple[bool, str], Any]:
+    """Return the settings of a run by key.
+
+    Keys start with False for custom Python code, which sorts first, else with True.
+    """
+    run_settings = {
         "engine": run.manifest.get("engine"),
         "version": run.manifest.get("diploee_version"),
     }
-    own: dict[tuple[bool, str], str] = {}
+    custom: dict[tuple[bool, str], str] = {}
     for part in run.manifest.get("own_parts", ()):
         key = False, f"own {part['kind']}"
         text = f"{part['name']} ({part['sha256'][:8]})"
-        own[key] = f"{own[key]}, {text}" if key in own else text
+        custom[key] = f"{custom[key]}, {text}" if key in custom else text
     scenario = run.manifest.get("scenario", {})
-    facility = {**scenario.get("facility", {}), "stages": [*stages_of(run).values()]}
+    facility = {**scenario.get("facility", {}), "stages": [*stage_keys(run).values()]}
     plain = _leaves({**scenario, "facility": facility, "description": None})
-    return own | {(True, key): value for key, value in (dict(plain) | of_run).items()}
+    return custom | {
+        (True, key): value for key, value in (dict(plain) | run_settings).items()
+    }
 
 
-def stages_of(run: RunFolder) -> dict[str, Mapping[str, Any]]:
-    """Return the keys of a scenario's stages, by stage name."""
+def stage_keys(run: RunFolder) -> dict[str, Mapping[str, Any]]:
+    """Return the keys of each stage of a run's scenario, by stage name."""
     stages = run.manifest.get("scenario", {}).get("facility", {}).get("stages", ())
-    return by_name({"kind": of} if isinstance(of, str) else of for of in stages)
+    return index_by_name({"kind": of} if isinstance(of, str) else of for of in stages)
 
 
 def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield dotted keys and values of nested data; lists of mappings by name."""
     if isinstance(tree, Mapping):
         for key, value in tree.items():
             yield from _leaves(value, f"{path}.{key}" if path else str(key))
     elif (
         isinstance(tree, list) and tree and all(isinstance(of, Mapping) for of in tree)
     ):
-        named = by_name(tree)
+        named = index_by_name(tree)
         yield path, ", ".join(named)
         yield from _leaves(named, path)
     else:
         yield path, repr(tree) if isinstance(tree, list) else tree
 
 
-def by_name(entries: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """Return entries of a list by name; equal names get numbers."""
+def index_by_name(entries: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Return the entries of a list by name; equal names get numbers."""
     result: dict[str, Mapping[str, Any]] = {}
     n_of = Counter[str]()
     for number, entry in enumerate(entries, start=1):
@@ -359,17 +378,18 @@ def by_name(entries: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]
 
 def differing_settings(runs: Sequence[RunFolder]) -> dict[str, tuple[Any, ...]]:
     """Return the keys with different values, with each run's value."""
-    settings = [_settings(run) for run in runs]
+    settings = [_run_settings(run) for run in runs]
     keys = sorted({key for one in settings for key in one})
     values = {key[1]: tuple(one.get(key) for one in settings) for key in keys}
     return {
-        key: of_runs
-        for key, of_runs in values.items()
-        if len(set(map(repr, of_runs))) > 1
+        key: run_values
+        for key, run_values in values.items()
+        if len(set(map(repr, run_values))) > 1
     }
 
 
-def _by_difference(differing: Mapping[str, tuple[Any, ...]]) -> list[str]:
+def _labels_by_difference(differing: Mapping[str, tuple[Any, ...]]) -> list[str]:
+    """Return labels from few differing keys with short values; else none."""
     short = [key.rsplit(".", 1)[-1].replace("_", " ") for key in differing]
     values = list(zip(*differing.values(), strict=True))
     if len(set(short)) < len(short) or len(short) > MAX_DIFFERENCES:

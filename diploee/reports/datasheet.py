@@ -1,8 +1,10 @@
-"""The data sheet of a load for its interconnection: what planners ask for, on one page.
+"""Data sheet of a load for an interconnection request: what planners need on one page.
 
-Figures come from the run's declared metrics where there are such; what a run does not
-support is given with the reason. Fields as they are asked for by Southern's appendix,
-Ameren, AEP and NERC's guideline of 2026-05 (mostly seen in secondary sources).
+Statistics come from the run's declared metrics; a missing statistic has its reason. The
+fields follow Southern's appendix, Ameren, AEP and NERC's guideline of 2026-05 (mostly
+seen in secondary sources).
+
+See also: docs/meter.md
 """
 
 from __future__ import annotations
@@ -38,13 +40,13 @@ from diploee.base.units import (
 )
 from diploee.grid.dynamics.ride_through_study import ride_through
 from diploee.grid.limits.file import load_limits
-from diploee.grid.limits.report import COVERAGE, limits_section, reports_of
+from diploee.grid.limits.report import COVERAGE, get_reports, limits_section
 from diploee.metrics.at_step import PEAK_MS, RAMP_MS
 from diploee.metrics.attribution import ComponentKind
 from diploee.metrics.changes import CHANGE
 from diploee.metrics.demand import load_factor, rated_power
 from diploee.metrics.spectral_bands import FLAGGED_STEPS
-from diploee.reports.build import Report, is_report, period, report_page
+from diploee.reports.build import Report, is_report, period_text, report_page
 from diploee.reports.coincident import UNITS, coincident_demand
 from diploee.reports.run_sections import reactive_notes, voltage_notes
 from diploee.runs.folder import check_not_in_run, run_files
@@ -64,8 +66,7 @@ TEN_MIN_MS, QUARTER_MS = 10 * MS_PER_MIN, 15 * MS_PER_MIN
 MAX_MONTHS = 24
 PEAKS_OVER = tuple(sorted({*PEAK_MS, TEN_MIN_MS, QUARTER_MS}))
 RAMPS_OVER = tuple(sorted({*RAMP_MS, TEN_MIN_MS, QUARTER_MS}))
-"""Lengths of the means whose peaks and ramps the sheet has, as far as the run shows
-them [ms]."""
+"""Averaging times of peaks and of ramps [ms]."""
 SHARES = (
     "Of the devices' energy. Assumed: jobs are training, fine-tuning among it, unless "
     "all of a stream's classes are batch inference."
@@ -129,15 +130,15 @@ Entry = Mapping[str, Any]
 def data_sheet(
     run: RunFolder, limits: Sequence[str] = (), peaks: Sequence[NamedSpan] = ()
 ) -> Report:
-    """Return the data sheet of a run."""
-    view, (quarters, why) = RunView(run, MEGAWATT), _demands(run, QUARTER_MS)
+    """Return the data sheet of a run, with limits and coincident peaks."""
+    view, (quarters, why) = RunView(run, MEGAWATT), _interval_means_mw(run, QUARTER_MS)
     grid: Entry = run.metrics.get("grid") or {}
     swings = tuple(filter(None, map(view.table, (SWINGS, SPECTRAL_LINES))))
-    averaging = [*_by_averaging(view)]
+    averaging = [*_peaks_and_ramps(view)]
     sections = [
-        _section("site", "Site and applicant", _site(run)),
-        _section("connection", "Connection", _connection(run)),
-        _section("active", "Active power", _active(view, quarters, why)),
+        _section("site", "Site and applicant", _site_statistics(run)),
+        _section("connection", "Connection", _connection_statistics(run)),
+        _section("active", "Active power", _active_power(view, quarters, why)),
         _section(
             "averaging",
             "Peak and ramps by averaging time",
@@ -147,17 +148,23 @@ def data_sheet(
         _section(
             "reactive",
             "Reactive power",
-            _reactive(view),
+            _reactive_power(view),
             " ".join(reactive_notes(run)[:1]),
         ),
         Section("swings", "Swings and spectral lines", (), swings),
-        _section("shares", "Share of AI training", _shares(run), SHARES),
-        _section("months", f"Demand by {_span(grid)}", _months(run, quarters, why)),
-        _section("peaks", "Demand at coincident peaks", _coincident(run, peaks), PEAKS),
+        _section("shares", "Share of AI training", _energy_fractions(run), SHARES),
+        _section(
+            "months",
+            f"Demand by {_table_period(grid)}",
+            _monthly_statistics(run, quarters, why),
+        ),
+        _section(
+            "peaks", "Demand at coincident peaks", _coincident_peaks(run, peaks), PEAKS
+        ),
         _section(
             "build-out",
             "Build-out and ramp schedule",
-            _build_out(run, quarters, why),
+            _build_out_steps(run, quarters, why),
             BUILD_OUT,
         ),
     ]
@@ -174,13 +181,13 @@ def data_sheet(
             )
         )
     if run.scenario.facility.ride_through:
-        sections.append(_ride_through(run))
-    if verdicts := reports_of(run, map(load_limits, limits)):
+        sections.append(_ride_through_section(run))
+    if verdicts := get_reports(run, map(load_limits, limits)):
         sections.append(limits_section([(report, "") for report in verdicts]))
     return Report(
         run.scenario.name,
-        f"{period(run)}; power: {run.boundary()}",
-        (*filter(None, map(_printed, sections)), _sources(run, sections)),
+        f"{period_text(run)}; power: {run.boundary()}",
+        (*filter(None, map(_for_print, sections)), _sources_section(run, sections)),
         kind="Interconnection data sheet",
         notes=(
             *((run.bands.note,) if run.bands else ()),
@@ -190,15 +197,12 @@ def data_sheet(
     )
 
 
-_SAID = ("averaging", "reactive", "voltage")
-"""Sections whose notes stand beside their figures, as they say how far these hold."""
+_SECTIONS_WITH_NOTES = ("averaging", "reactive", "voltage")
+"""Sections whose notes are printed next to their statistics."""
 
 
-def _printed(section: Section) -> Section:
-    """Return a section without what is folded.
-
-    Notes, and why verdicts are what they are.
-    """
+def _for_print(section: Section) -> Section:
+    """Return a section for print: without coverage, charts and most notes."""
     tables = tuple(
         replace(
             t, note="", figures=tuple(f for f in t.figures if f.quantity != COVERAGE)
@@ -209,12 +213,12 @@ def _printed(section: Section) -> Section:
         section,
         tables=tables,
         charts=(),
-        notes=section.notes if section.id in _SAID else (),
+        notes=section.notes if section.id in _SECTIONS_WITH_NOTES else (),
     )
 
 
-def _sources(run: RunFolder, sections: Sequence[Section]) -> Section:
-    """Return sources of numbers, assumptions, warnings, and what is missing."""
+def _sources_section(run: RunFolder, sections: Sequence[Section]) -> Section:
+    """Return the section on sources, assumptions, warnings, and missing data."""
     tables = tuple(
         replace(t, figures=tuple(f for f in t.figures if f.quantity == COVERAGE))
         for section in sections
@@ -227,7 +231,7 @@ def _sources(run: RunFolder, sections: Sequence[Section]) -> Section:
         *(
             f"{s.title}: {note}"
             for s in sections
-            if s.id not in _SAID
+            if s.id not in _SECTIONS_WITH_NOTES
             for note in s.notes
         ),
         *reactive_notes(run)[1:],
@@ -235,38 +239,39 @@ def _sources(run: RunFolder, sections: Sequence[Section]) -> Section:
         *(() if run.metrics.get("poi") else NO_METER[1:]),
         NOT_FROM_A_RUN,
     )
-    said = f" and {plural(len(warnings), 'warning')}" if warnings else ""
-    title = f"Sources, assumptions{said}" if said else "Sources and assumptions"
+    warnings_text = f" and {plural(len(warnings), 'warning')}" if warnings else ""
+    title = (
+        f"Sources, assumptions{warnings_text}"
+        if warnings_text
+        else "Sources and assumptions"
+    )
     return replace(
         provenance(run, in_brief=True), title=title, tables=tables, notes=notes
     )
 
 
 def _section(
-    id_: str, title: str, found: Iterable[Statistic], note: str = ""
+    id_: str, title: str, statistics: Iterable[Statistic], note: str = ""
 ) -> Section:
-    """Return a section of a table of quantities, else of plain figures."""
-    figures, notes = tuple(found), (note,) if note else ()
+    """Return a section with a table if statistics have columns, else with a list."""
+    figures, notes = tuple(statistics), (note,) if note else ()
     if any(figure.quantity for figure in figures):
         return Section(id_, title, (), (SectionTable("", figures),), notes=notes)
     return Section(id_, title, figures, notes=notes)
 
 
-def _ride_through(run: RunFolder) -> Section:
-    """Return the answer to the event that ships, and the verdicts in a word."""
-    answer = ride_through(run)
-    return replace(answer.section(), tables=(answer.verdict_table(),), charts=())
+def _ride_through_section(run: RunFolder) -> Section:
+    """Return the section on the default event, with its table of curves."""
+    result = ride_through(run)
+    return replace(result.section(), tables=(result.verdict_table(),), charts=())
 
 
 _UNITS = {"kv": "kV", "mva": "MVA", "percent": "%", "s": "s"}
 _FORM = {"ups_ride_through": "UPS ride-through", "x_over_r": "X/R"}
 
 
-def _site(run: RunFolder) -> Iterator[Statistic]:
-    """Yield the blanks of a form.
-
-    What a scenario's `site` gives, empty lines for the rest.
-    """
+def _site_statistics(run: RunFolder) -> Iterator[Statistic]:
+    """Yield the fields of the scenario's `site`; unspecified fields are empty."""
     for key in type(run.scenario.site).model_fields:
         name, _, last = key.rpartition("_")
         label = name if last in _UNITS else key
@@ -275,7 +280,8 @@ def _site(run: RunFolder) -> Iterator[Statistic]:
         yield Statistic(label, "" if value is None else value, _UNITS.get(last, ""))
 
 
-def _connection(run: RunFolder) -> Iterator[Statistic]:
+def _connection_statistics(run: RunFolder) -> Iterator[Statistic]:
+    """Yield contract, rated power, time zone, nodes and weather of the site."""
     facility = run.scenario.facility
     contracts = [c for s in facility.stages if (c := getattr(s, "contract", None))]
     if not contracts:
@@ -300,10 +306,12 @@ def _connection(run: RunFolder) -> Iterator[Statistic]:
     )
 
 
-def _declared(view: RunView, keys: Iterable[str], notes: Entry) -> Iterator[Statistic]:
-    """Yield declared metrics as figures, with notes by key.
+def _declared_statistics(
+    view: RunView, keys: Iterable[str], notes: Entry
+) -> Iterator[Statistic]:
+    """Yield declared metrics as statistics, with notes by key.
 
-    Where the run lacks one, why.
+    A metric that the run lacks has no value, and the reason as its note.
     """
     for key in keys:
         metric, note, name = view.metric(key), notes.get(key, ""), LABELS[key].name
@@ -314,7 +322,10 @@ def _declared(view: RunView, keys: Iterable[str], notes: Entry) -> Iterator[Stat
         )
 
 
-def _active(view: RunView, quarters: pd.Series[float], why: str) -> Iterator[Statistic]:
+def _active_power(
+    view: RunView, quarters: pd.Series[float], why: str
+) -> Iterator[Statistic]:
+    """Yield the statistics of active power: energy, peaks, load factors, quantiles."""
     run, values = view.run, view.values
     mean_mw, facility = run.metrics["power"]["mean_mw"], run.scenario.facility
     fills_h = run.transient_h
@@ -330,7 +341,7 @@ def _active(view: RunView, quarters: pd.Series[float], why: str) -> Iterator[Sta
         for key in _ACTIVE
         if key != "poi.exported_mwh" or values.get(key)
     )
-    yield from _declared(
+    yield from _declared_statistics(
         view,
         keys,
         {
@@ -360,14 +371,17 @@ def _active(view: RunView, quarters: pd.Series[float], why: str) -> Iterator[Sta
         yield Statistic(LABELS["demand.percentile"].name.format(level), most, "MW", why)
 
 
-def _reactive(view: RunView) -> Iterator[Statistic]:
+def _reactive_power(view: RunView) -> Iterator[Statistic]:
+    """Yield the statistics of reactive power and power factor."""
     poi = view.run.metrics.get("poi") or {}
     if not poi:
         why = "the run ends before the point of interconnection, so none is modelled"
         yield Statistic("Reactive power", None, "Mvar", why)
         return
     when = {"poi.peak.reactive_mvar": view.time_text("poi.peak.max_mw")}
-    result = {figure.key: figure for figure in _declared(view, _REACTIVE, when)}
+    result = {
+        figure.key: figure for figure in _declared_statistics(view, _REACTIVE, when)
+    }
     factors = [result[key] for key in _FACTORS if key in result]
     if len(factors) == len(_FACTORS) and len({(f.shown, f.band) for f in factors}) == 1:
         least = min(factors, key=lambda f: f.value or 0.0)
@@ -385,13 +399,13 @@ def _reactive(view: RunView) -> Iterator[Statistic]:
     )
 
 
-def _by_averaging(view: RunView) -> Iterator[Statistic]:
-    """Yield peak and ramps in a row each, the ramps from one source.
+def _peaks_and_ramps(view: RunView) -> Iterator[Statistic]:
+    """Yield peaks and ramps by averaging time, in a column for each time.
 
-    Means have the same peak from both. Lengths that the run has nothing of are left
-    out, and the note says so.
+    All ramps come from one source, the finest step of the run. Averaging times without
+    data are left out; the section's note names them.
     """
-    values, tens = view.values, _demands(view.run, TEN_MIN_MS)[0]
+    values, tens = view.values, _interval_means_mw(view.run, TEN_MIN_MS)[0]
     ramp = "grid.ramps.intervals.{}.{}.max_mw_per_min"
     if "grid.at_step.step_s" in values:
         ramp = "grid.at_step.ramps.{}.{}_mw_per_min"
@@ -405,7 +419,7 @@ def _by_averaging(view: RunView) -> Iterator[Statistic]:
         QUARTER_MS: values.get(f"{_DEMAND}.max_mw"),
     }
     for length_ms in sorted({*PEAKS_OVER, *RAMPS_OVER}):
-        name, quantity = f"{length_ms / MS_PER_S:g}s", _means(length_ms)
+        name, quantity = f"{length_ms / MS_PER_S:g}s", _means_heading(length_ms)
         mw = peaks.get(length_ms)
         if length_ms < view.step_ms:
             mw = values.get(f"grid.at_step.peaks.{name}.max_mw", mw)
@@ -423,45 +437,45 @@ def _by_averaging(view: RunView) -> Iterator[Statistic]:
                 )
 
 
-def _steps(view: RunView) -> str:
-    """Return what the sheet's ramps and changes are from, one source for all."""
+def _ramp_source(view: RunView) -> str:
+    """Return the source of ramps and changes as text: the finest step of the run."""
     if (step_s := view.values.get("grid.at_step.step_s")) is None:
-        return _means(view.step_ms)
+        return _means_heading(view.step_ms)
     return f"steps of {step_s:g} s"
 
 
-def _means(length_ms: int) -> str:
-    """Return the column of what is averaged over a length."""
+def _means_heading(length_ms: int) -> str:
+    """Return the column heading of an averaging time, such as "15 min means"."""
     return f"{interval(length_ms)} means"
 
 
-def _averaging_note(view: RunView, found: Sequence[Statistic]) -> str:
-    """Return what is meant, lengths left out, and figures that are lower bounds."""
-    there = {figure.quantity for figure in found}
+def _averaging_note(view: RunView, statistics: Sequence[Statistic]) -> str:
+    """Return a note on definitions, missing averaging times, and lower bounds."""
+    present_columns = {figure.quantity for figure in statistics}
     finer, bounds = [], list[str]()
     for kind, key, of in (
         ("ramps", "ramps.{:g}s.", RAMPS_OVER),
         ("peaks", "peaks.{:g}s.max_mw", PEAKS_OVER),
     ):
-        shown = [n for n in of if _means(n) in there]
+        shown = [n for n in of if _means_heading(n) in present_columns]
         finer = [interval(n) for n in of if n not in shown and n < view.step_ms]
         keys = {n: f"grid.{key.format(n / MS_PER_S)}" for n in shown}
         least = [interval(n) for n in shown if is_lower_bound(view.values, keys[n])]
         bounds += [f"{kind} over {listed(least)}"] if least else []
-    words = [
+    sentences = [
         (
             "Peaks: the largest of consecutive means; ramps: of adjacent ones, from "
-            f"{_steps(view)}."
+            f"{_ramp_source(view)}."
         )
     ]
     if view.run.event_windows:
-        words.append("1 s means: of the event windows, in steps of 0.1 s.")
+        sentences.append("1 s means: of the event windows, in steps of 0.1 s.")
     if finer:
-        words.append(
+        sentences.append(
             f"Means of {listed(finer)} need a finer step; what is faster is not shown."
         )
-    if most_hz := _most_hz(view):
-        words.append(f"Nothing above {most_hz:.2g} Hz is modelled.")
+    if highest_hz := _highest_modelled_hz(view):
+        sentences.append(f"Nothing above {highest_hz:.2g} Hz is modelled.")
     if bounds:
         records_s = view.values.get("grid.bandwidth.interpolated_s")
         why = (
@@ -469,36 +483,38 @@ def _averaging_note(view: RunView, found: Sequence[Statistic]) -> str:
             if records_s
             else "readings smear them"
         )
-        words.append(f"Lower bounds: {listed(bounds)}, as {why}.")
-    return " ".join(words)
+        sentences.append(f"Lower bounds: {listed(bounds)}, as {why}.")
+    return " ".join(sentences)
 
 
-def _most_hz(view: RunView) -> float | None:
-    """Return the frequency up to which steps show something.
-
-    Of the written ones, or finer.
-    """
+def _highest_modelled_hz(view: RunView) -> float | None:
+    """Return the highest modelled frequency [Hz]; None if unknown."""
     values = view.values
-    most_hz: float | None = values.get("grid.bandwidth.flagged_hz")
-    if most_hz is None or (step_s := values.get("grid.at_step.step_s")) is None:
-        return most_hz
+    highest_hz: float | None = values.get("grid.bandwidth.flagged_hz")
+    if highest_hz is None or (step_s := values.get("grid.at_step.step_s")) is None:
+        return highest_hz
     profiles = view.run.metrics["grid"]["bandwidth"].get("of_profiles") or ()
     readings_hz: list[float] = [
-        of["flagged_hz"] for of in profiles if of.get("flagged_hz") is not None
+        profile["flagged_hz"]
+        for profile in profiles
+        if profile.get("flagged_hz") is not None
     ]
     return min([FLAGGED_STEPS / float(step_s), *readings_hz])
 
 
-def _shares(run: RunFolder) -> Iterator[Statistic]:
-    """Yield the parts of the devices' energy, from the means at the peak."""
+def _energy_fractions(run: RunFolder) -> Iterator[Statistic]:
+    """Yield the fractions of training, inference and idle nodes of the devices' energy.
+
+    Fractions at the peak follow in a second column.
+    """
     cause = ((run.metrics.get("grid") or {}).get("peak") or {}).get("cause") or {}
-    of_devices = (
+    device_kinds = (
         ComponentKind.JOBS,
         ComponentKind.INSTANCES,
         ComponentKind.REPLICAS,
         ComponentKind.IDLE_NODES,
     )
-    parts = [part for part in cause.get("parts") or () if part["what"] in of_devices]
+    parts = [part for part in cause.get("parts") or () if part["what"] in device_kinds]
     if not parts or not sum(part["mean_mw"] for part in parts):
         yield Statistic(
             "AI training", None, "%", "the run's metrics do not split its energy"
@@ -516,21 +532,26 @@ def _shares(run: RunFolder) -> Iterator[Statistic]:
         }.get(part["what"], inference)
 
     for quantity, key in (("of the energy", "mean_mw"), ("at the peak", "mw")):
-        whole = sum(part[key] for part in parts)
+        total_mw = sum(part[key] for part in parts)
         for name in kinds:
-            of_kind = [part for part in parts if kind(part) == name]
-            share = 100 * sum(part[key] for part in of_kind) / whole if whole else None
-            of = listed(list(dict.fromkeys(p["of"] for p in of_kind if p.get("of"))))
+            parts_of_kind = [part for part in parts if kind(part) == name]
+            share = (
+                100 * sum(part[key] for part in parts_of_kind) / total_mw
+                if total_mw
+                else None
+            )
+            of = listed(
+                list(dict.fromkeys(p["of"] for p in parts_of_kind if p.get("of")))
+            )
             yield Statistic(name, share, "%", of, quantity)
 
 
-def _demands(
-    run: RunFolder, length_ms: int, whole: bool = False
+def _interval_means_mw(
+    run: RunFolder, length_ms: int, with_warm_up: bool = False
 ) -> tuple[pd.Series[float], str]:
-    """Return means of clock intervals [MW] by their start in the run [ms].
+    """Return means of clock intervals [MW] by start [ms], or the reason for none.
 
-    Without the time in which the run filled up, but where `whole`; of a run that has
-    none the reason.
+    The warm-up of the run is left out, unless `with_warm_up`.
     """
     import pandas as pd
 
@@ -539,42 +560,46 @@ def _demands(
         return pd.Series(dtype=float), f"{interval(length_ms)}: {reason}"
     sums, at_ms = ClockSums(clock, length_ms), 0
     series = MeasureRunner(clock.step_ms, [sums])
-    filled_ms = 0 if whole else round(run.transient_h * MS_PER_H)
+    filled_ms = 0 if with_warm_up else round(run.transient_h * MS_PER_H)
     for block in run.blocks(["facility_power_w"]):
         quanta = to_quanta(block.columns["facility_power_w"], MAX_DAY_POWER_W)
         series.add(at_ms, quanta, filled_ms)
         at_ms += quanta.size * clock.step_ms
     result = sums.result()
-    why = (
+    reason = (
         ""
         if result.counts.size
         else f"{interval(length_ms)}: the run holds no whole interval"
     )
-    return pd.Series(result.mean_mw, result.starts_ms, dtype=float), why
+    return pd.Series(result.mean_mw, result.starts_ms, dtype=float), reason
 
 
-def _span(grid: Entry) -> str:
-    """Return what the demands are of: of many months, years."""
+def _table_period(grid: Entry) -> str:
+    """Return the unit of the demand table: "month", or "year" for many months."""
     return "month" if len(grid.get("monthly_peaks") or ()) <= MAX_MONTHS else "year"
 
 
-def _months(
+def _monthly_statistics(
     run: RunFolder, quarters: pd.Series[float], why: str
 ) -> Iterator[Statistic]:
-    """Yield demand and load factor of every month, of many months of every year."""
+    """Yield peak, demand, load factor and reactive power of each month or year."""
     import pandas as pd
 
     grid: Entry = run.metrics.get("grid") or {}
     if not grid.get("monthly_peaks"):
         yield Statistic("Demand by month", None, "MW", _NOT_THERE)
         return
-    digits = len("2018-01" if _span(grid) == "month" else "2018")
+    digits = len("2018-01" if _table_period(grid) == "month" else "2018")
     series, wall = run.series(), run.scenario.clock.wall
 
-    def by_span(values: pd.Series[float]) -> Any:
+    def by_period(values: pd.Series[float]) -> Any:
         return values.groupby([wall.month(int(ms))[:digits] for ms in values.index])
 
-    every = _demands(run, QUARTER_MS, whole=True)[0] if run.transient_h else quarters
+    all_quarters = (
+        _interval_means_mw(run, QUARTER_MS, with_warm_up=True)[0]
+        if run.transient_h
+        else quarters
+    )
     peaks = {month: entry["max_mw"] for month, entry in grid["monthly_peaks"].items()}
     reactive = {
         month["month"]: demand["max_mvar"]
@@ -586,19 +611,19 @@ def _months(
         pd.Series(of, dtype=float).dropna().groupby(lambda month: month[:digits]).max()
         for of in (peaks, reactive)
     )
-    demand, mean = by_span(quarters).max(), by_span(every).mean()
+    demand, mean = by_period(quarters).max(), by_period(all_quarters).mean()
     edges = {
         f"{at:%Y-%m}"[:digits]
         for at in (series.start, series.end)
         if at.isoformat()[digits:19] != "2018-01-01T00:00:00"[digits:]
     }
-    filled = series.start + timedelta(hours=run.transient_h)
+    warm_up_end = series.start + timedelta(hours=run.transient_h)
     means = f"{interval(run.scenario.resolution_ms)} means"
     for name, peak_mw in zip(map(str, peak.index), peak, strict=True):
         note = "in part" if name in edges else ""
         factor = load_factor(mean[name], demand[name]) if name in demand else None
         starts, ends = f"{series.start:%Y-%m}"[:digits], f"{name}-01"
-        is_filling = starts <= name and filled.isoformat() > ends
+        is_filling = starts <= name and warm_up_end.isoformat() > ends
         about = ""
         if run.transient_h and is_filling:
             about = "mean of all of it, demand without the time of filling up"
@@ -619,7 +644,10 @@ def _months(
                 yield Statistic(name, value, unit, of, quantity)
 
 
-def _coincident(run: RunFolder, peaks: Sequence[NamedSpan]) -> Iterator[Statistic]:
+def _coincident_peaks(
+    run: RunFolder, peaks: Sequence[NamedSpan]
+) -> Iterator[Statistic]:
+    """Yield the demand at each coincident peak, and its mean."""
     if not peaks:
         return
     table = coincident_demand(run, peaks)
@@ -630,10 +658,10 @@ def _coincident(run: RunFolder, peaks: Sequence[NamedSpan]) -> Iterator[Statisti
             yield Statistic(item, value, UNITS[quantity], "", quantity)
 
 
-def _build_out(
+def _build_out_steps(
     run: RunFolder, quarters: pd.Series[float], why: str
 ) -> Iterator[Statistic]:
-    """Yield steps of the standing nodes, cadence, and demand until the next."""
+    """Yield the steps of installed nodes, with power, cadence and demand."""
     facility, clock = run.scenario.facility, run.scenario.clock
     if not facility.has_phases:
         text = (
@@ -647,27 +675,31 @@ def _build_out(
         for name, pool in facility.pools.items()
     ]
     steps_ms = sorted({0, *(ms for nodes, _ in pools for ms, _ in nodes.added)})
-    whole_w = sum(facility.pool_rated_power_w(name) for name in facility.pools)
-    scale = rated_power(run.metrics, facility)[0] / whole_w if whole_w else 0.0
-    before_mw, after_d = 0.0, None
+    ratings_w = sum(facility.pool_rated_power_w(name) for name in facility.pools)
+    scale = rated_power(run.metrics, facility)[0] / ratings_w if ratings_w else 0.0
+    previous_mw, after_d = 0.0, None
     for begin_ms, end_ms in pairwise([*steps_ms, run.scenario.horizon_ms]):
         at_ms = np.array([begin_ms])
         nodes = [float(standing.at(at_ms)[0]) for standing, _ in pools]
         rated_mw = scale * sum(
             rated_w * n for n, (_, rated_w) in zip(nodes, pools, strict=True)
         )
-        inside = quarters.loc[begin_ms : end_ms - 1]
+        step_quarters = quarters.loc[begin_ms : end_ms - 1]
         cells = {
             "nodes": (sum(nodes), "", ""),
             "rated": (rated_mw, "MW", ""),
-            "step": (rated_mw - before_mw, "MW", ""),
+            "step": (rated_mw - previous_mw, "MW", ""),
             "after": (after_d, "d", ""),
-            "15 min demand": (inside.max() if len(inside) else None, "MW", why),
+            "15 min demand": (
+                step_quarters.max() if len(step_quarters) else None,
+                "MW",
+                why,
+            ),
         }
         for quantity, (value, unit, note) in cells.items():
             item = f"{clock.wall.at(begin_ms):%Y-%m-%d}"
             yield Statistic(item, value, unit, note, quantity)
-        before_mw, after_d = rated_mw, (end_ms - begin_ms) / MS_PER_DAY
+        previous_mw, after_d = rated_mw, (end_ms - begin_ms) / MS_PER_DAY
 
 
 @stage("data sheet")
@@ -681,7 +713,7 @@ def write_datasheet(
     bands: Path | str | None = None,
     force: bool = False,
 ) -> list[Path]:
-    """Write the data sheet of a run; return the files.
+    """Write the data sheet of a run.
 
     Parameters
     ----------
@@ -690,16 +722,28 @@ def write_datasheet(
     out : path
         Page to write.
     csv_file : pathlib.Path, optional
-        Table of its figures.
+        CSV table of the statistics to write.
     limits : sequence of str
-        Files or names of limits to check, beside those that the run was checked
-        against.
+        Names of presets or files of limits to check, besides the limits that the run
+        was checked against.
     peaks : sequence of NamedSpan
         Peak intervals of a utility, as `diploee.datasheet` reads them from a file.
     bands : path, optional
-        Ensemble of the run's scenario, whose P5 and P95 stand beside its figures.
+        Ensemble of the run's scenario, whose P5 and P95 the sheet shows.
     force : bool
         Replace existing files.
+
+    Returns
+    -------
+    list of pathlib.Path
+        The written files.
+
+    Raises
+    ------
+    InputError
+        If the folder is no run folder, or an output path is taken or is an input.
+    OutputError
+        If a file can't be written.
     """
     run = RunFolder.open(folder)
     if bands is not None:
@@ -724,7 +768,7 @@ def write_datasheet(
 
 
 def write_csv(sheet: Report, path: Path) -> None:
-    """Write a row for each figure, in full precision."""
+    """Write a CSV row for each statistic, in full precision."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)

@@ -1,4 +1,4 @@
-"""Charts of demand-response events and of extreme windows."""
+"""Charts of demand-response events, and of windows around extremes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 from diploee.base.clock import instant_ms
 from diploee.base.units import MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_MW, PowerUnit
 from diploee.metrics.flexibility import BASELINE
-from diploee.reports.aggregate import means
-from diploee.reports.common import near_range
-from diploee.reports.data import POWER, RunData, parts_of
+from diploee.reports.aggregate import block_means
+from diploee.reports.common import padded_range
+from diploee.reports.data import POWER, RunData, split_power
 from diploee.reports.drawing.charts import (
     INK,
     MUTED,
@@ -59,18 +59,18 @@ def _event_chart(run: RunData, event: Entry, unit: PowerUnit) -> Chart:
     Target and baseline are of the whole facility, as pools have none.
     """
     series = run.run.series()
-    at = event["times"] | {
+    times_ms = event["times"] | {
         name: _instant_ms(text) for name, text in event["times"].items()
     }
-    span = np.array([at["ramp"] - AROUND_MS[0], at["over"] + AROUND_MS[1]])
+    span = np.array([times_ms["ramp"] - AROUND_MS[0], times_ms["over"] + AROUND_MS[1]])
     rows = np.clip((span - series.start_ms) // series.step_ms, 0, series.n_rows)
     first, last = int(rows[0]), min(int(rows[1]), int(rows[0]) + MAX_ROWS)
     block = series.read([POWER, BASELINE], (first, last))
     times = series.local_ms(block.starts_ms).astype("datetime64[ms]")
-    load, twin = (block.columns[n] / unit.watts for n in (POWER, BASELINE))
-    local = {
+    load, baseline = (block.columns[n] / unit.watts for n in (POWER, BASELINE))
+    local_times = {
         n: series.local_ms(np.array([ms])).astype("datetime64[ms]")[0]
-        for n, ms in at.items()
+        for n, ms in times_ms.items()
     }
     layers = []
 
@@ -78,20 +78,20 @@ def _event_chart(run: RunData, event: Entry, unit: PowerUnit) -> Chart:
         values = np.asarray(y)
         layers.append(Line(x, values, name, main, unit.power, 3, dash=dashed))
 
-    add(times, twin, "without the event", MUTED)
+    add(times, baseline, "without the event", MUTED)
     add(times, load, "load", colour(0))
     per_mw = W_PER_MW / unit.watts
     if event.get("before_mw") is not None and event.get("target_mw") is not None:
         level, before = (event[key] * per_mw for key in ("target_mw", "before_mw"))
-        # The ramp back leads to what is drawn by then without caps, where that is more.
-        over = int(np.searchsorted(times, local["over"])) - 1
+        # The ramp back leads to the larger of target, earlier load and present load
+        over = int(np.searchsorted(times, local_times["over"])) - 1
         ends = (
             max(before, level),
             level,
             level,
             max(before, level, float(load[max(over, 0)])),
         )
-        x = np.array([local[name] for name in ("ramp", "held", "end", "over")])
+        x = np.array([local_times[name] for name in ("ramp", "held", "end", "over")])
         add(x, ends, "allowed", colour(1), "dash")
     y_axis, jobs = Axis(f"Power [{unit.power}]", from_zero=True), event["widest_jobs"]
     time = Axis(
@@ -101,7 +101,7 @@ def _event_chart(run: RunData, event: Entry, unit: PowerUnit) -> Chart:
     )
     panels = [Panel(time, y_axis, tuple(layers), "Load", wide=True)]
     if jobs:
-        bars = tuple(_jobs(jobs, local["start"]))
+        bars = tuple(_job_bars(jobs, local_times["start"]))
         widths = dict.fromkeys(
             f"{pick(j['n_nodes'] for j in jobs):,}" for pick in (max, min)
         )
@@ -120,10 +120,10 @@ def _event_chart(run: RunData, event: Entry, unit: PowerUnit) -> Chart:
     )
 
 
-def _jobs(jobs: list[Entry], start: np.datetime64) -> Iterator[Line]:
+def _job_bars(jobs: list[Entry], start: np.datetime64) -> Iterator[Line]:
     """Yield the largest jobs as bars, with a line for each state."""
-    for state, (words, index) in _STATES.items():
-        # A gap behind each bar, so that bars of one row do not join.
+    for state, (text, index) in _STATES.items():
+        # A gap after each bar, so that bars of one row do not join
         result = [
             (row, from_s, to_s, to_s)
             for row, job in enumerate(jobs)
@@ -137,7 +137,7 @@ def _jobs(jobs: list[Entry], start: np.datetime64) -> Iterator[Line]:
                 "timedelta64[ms]"
             )
             y = np.array([(row, row, np.nan) for row, *_ in result]).ravel()
-            yield Line(start + ends_ms, y, words, colour(index), width=5, digits=0)
+            yield Line(start + ends_ms, y, text, colour(index), width=5, digits=0)
 
 
 def _instant_ms(text: str) -> int:
@@ -156,14 +156,16 @@ MAX_ROWS = 6_000
 
 def event_windows_chart(run: RunData, unit: PowerUnit) -> Chart | None:
     """Return a panel for each extreme window, and one of its pools if several."""
-    windows = [[*_window(run, entry, unit)] for entry in run.run.event_windows.values()]
+    windows = [
+        [*_window_panels(run, entry, unit)] for entry in run.run.event_windows.values()
+    ]
     if not windows:
         return None
     basis = str(run.metrics["zooms"].get("basis", "1 s means")).partition(";")[0]
     by_part = (
-        f" {run.by_part.capitalize()}: change from the mean before the step, or from "
-        "the mean of what is shown; that of all of them and all else adds up to the "
-        f"facility's; up to {MAX_PART_POINTS} means each."
+        f" {run.parts_text.capitalize()}: change from the mean before the step, or "
+        "from the mean of what is shown; that of all of them and all else adds up to "
+        f"the facility's; up to {MAX_PART_POINTS} means each."
     )
     width = (run.metrics.get("grid") or {}).get("bandwidth") or {}
     smooth = (
@@ -190,8 +192,8 @@ def event_windows_chart(run: RunData, unit: PowerUnit) -> Chart | None:
     )
 
 
-def _window(run: RunData, entry: Entry, unit: PowerUnit) -> Iterator[Panel]:
-    """Yield the panel of a window, and one of the pools' changes if available."""
+def _window_panels(run: RunData, entry: Entry, unit: PowerUnit) -> Iterator[Panel]:
+    """Yield the panel of a window, and a panel of the pools' changes if available."""
     series, (kind, _, length) = (
         run.run.series(entry["name"]),
         entry["name"].partition("_"),
@@ -210,20 +212,24 @@ def _window(run: RunData, entry: Entry, unit: PowerUnit) -> Iterator[Panel]:
         ms // series.step_ms
         for ms in (length_ms, SHOWN_MS.get(length or kind, 10 * MS_PER_MIN))
     )
-    shown = slice(max(row - n_side, 0), row + n_side)
+    shown_rows = slice(max(row - n_side, 0), row + n_side)
     before, after = slice(max(row - n, 0), row), slice(row, row + n)
-    step, seen = np.timedelta64(series.step_ms, "ms"), power[shown]
-    ends = near_range(float(seen.min()), float(seen.max()))
-    time = Axis("Time of day [h:min:s]", "clock", (x[shown][0], x[shown][-1] + step))
+    step, shown_power = np.timedelta64(series.step_ms, "ms"), power[shown_rows]
+    ends = padded_range(float(shown_power.min()), float(shown_power.max()))
+    time = Axis(
+        "Time of day [h:min:s]", "clock", (x[shown_rows][0], x[shown_rows][-1] + step)
+    )
 
     def line(x: Array, y: Any, name: str, main: str, width: float, **how: Any) -> Line:
         values = np.asarray(y)
         return Line(x, values, name, main, unit.power, 4, width=width, **how)
 
-    drawn = line(x, power, "every 0.1 s", PALETTE[0], 1.3, steps=True, legend=False)
-    what, sign = f"Largest {interval(length_ms)} {kind}", ""
+    power_line = line(
+        x, power, "every 0.1 s", PALETTE[0], 1.3, steps=True, legend=False
+    )
+    kind_text, sign = f"Largest {interval(length_ms)} {kind}", ""
     if kind == "peak":
-        what = f"Highest {interval(length_ms)} mean"
+        kind_text = f"Highest {interval(length_ms)} mean"
         middle = x[row : row + 1] + n // 2 * step
         how = {"markers_only": True, "texts": ("",), "legend": False}
         result = line(
@@ -236,23 +242,31 @@ def _window(run: RunData, entry: Entry, unit: PowerUnit) -> Iterator[Panel]:
         sign = "\N{MINUS SIGN}" if entry["value_mw"] < 0 else "+"
     size = abs(entry["value_mw"]) * W_PER_MW / unit.watts
     when = x[row].item()
-    title = f"{what}: {sign}{size:,.3f} {unit.power}, {when.day} {when:%b %Y, %H:%M:%S}"
+    time_text = f"{when.day} {when:%b %Y, %H:%M:%S}"
+    title = f"{kind_text}: {sign}{size:,.3f} {unit.power}, {time_text}"
     yield Panel(
-        time, Axis(f"Facility power [{unit.power}]", range=ends), (drawn, result), title
+        time,
+        Axis(f"Facility power [{unit.power}]", range=ends),
+        (power_line, result),
+        title,
     )
     if groups:
-        base = shown if kind == "peak" else before
-        parts = parts_of(block.columns, groups)
-        of_parts = {part.label: parts[part.label] / unit.watts for part in run.parts}
-        every, lines = -(-seen.size // MAX_PART_POINTS), []
-        for k, (name, values) in enumerate({"facility": power, **of_parts}.items()):
-            y = means(values[shown], every) - values[base].mean()
+        base = shown_rows if kind == "peak" else before
+        parts = split_power(block.columns, groups)
+        power_by_part = {
+            part.label: parts[part.label] / unit.watts for part in run.parts
+        }
+        every, lines = -(-shown_power.size // MAX_PART_POINTS), []
+        for k, (name, values) in enumerate(
+            {"facility": power, **power_by_part}.items()
+        ):
+            y = block_means(values[shown_rows], every) - values[base].mean()
             main = colour(k - 1) if k else INK
-            lines.append(line(x[shown][::every], y, name, main, 1.3, steps=True))
-        # As high as the panel of the facility, so that noise does not look like its
-        # step.
+            lines.append(line(x[shown_rows][::every], y, name, main, 1.3, steps=True))
+        # At least as high as the facility's panel, so that noise does not look like a
+        # step
         level, heights = power[base].mean(), [of.y for of in lines]
         low, high = float(np.min(heights)), float(np.max(heights))
         range_ = min(ends[0] - level, 1.05 * low), max(ends[1] - level, 1.05 * high)
         axis = Axis(f"Change of power [{unit.power}]", range=range_)
-        yield Panel(time, axis, tuple(lines), f"The same {run.by_part}")
+        yield Panel(time, axis, tuple(lines), f"The same {run.parts_text}")

@@ -15,7 +15,7 @@ from diploee.base.measures.spectrum import window_spectra
 from diploee.base.units import MS_PER_S, W_PER_MW, PowerUnit
 from diploee.grid.limits.check import NotAssessable
 from diploee.grid.limits.file import load_limits
-from diploee.grid.limits.report import seen_by
+from diploee.grid.limits.report import run_context
 from diploee.metrics.changes import SIZES
 from diploee.reports.data import POWER, RunData
 from diploee.reports.drawing.charts import (
@@ -48,7 +48,7 @@ for 3.5 decades, a label is as wide as a ratio of 2.2."""
 
 @dataclass(frozen=True)
 class LimitLine:
-    """Bound of a limit; its `kind` is ramps, swings or `POWER_LEVEL`."""
+    """Line of a limit in a chart; its `kind` is ramps, swings or `POWER_LEVEL`."""
 
     kind: str
     name: str
@@ -57,21 +57,23 @@ class LimitLine:
 
 
 def limit_lines(run: RunData, names: Sequence[str]) -> list[LimitLine]:
-    """Return the bounds of limits as lines for power, ramps and swings."""
-    shown, result = seen_by(run.run), []
+    """Return the lines of limits on power, ramps and swings."""
+    context, result = run_context(run.run), []
     for name in names:
         limits = load_limits(name)
-        of = limits.name or name
-        drawn = (
+        limits_name = limits.name or name
+        lines_of_specs = (
             line
             for _, spec in limits.each()
-            for line in spec.drawn(shown.clock.step_ms)
+            for line in spec.chart_lines(context.clock.step_ms)
         )
-        for kind, amount, factor, length_ms in drawn:
-            with suppress(NotAssessable):  # a part of what this run does not tell
-                size_mw = amount.of(shown)[0] * factor
-                way = "over" if kind == POWER_LEVEL else "within"
-                name = f"{of}, {size_mw:.4g} MW {way} {interval(length_ms)}"
+        for kind, amount, factor, length_ms in lines_of_specs:
+            with suppress(NotAssessable):  # the run lacks a reference of the limit
+                size_mw = amount.resolve(context)[0] * factor
+                relation = "over" if kind == POWER_LEVEL else "within"
+                name = (
+                    f"{limits_name}, {size_mw:.4g} MW {relation} {interval(length_ms)}"
+                )
                 result.append(LimitLine(kind, name, length_ms, size_mw))
     return result
 
@@ -79,20 +81,20 @@ def limit_lines(run: RunData, names: Sequence[str]) -> list[LimitLine]:
 def ramps_chart(
     run: RunData, unit: PowerUnit, levels: Sequence[LimitLine]
 ) -> Chart | None:
-    """Return a chart of ramps by duration; None for fewer than two durations."""
+    """Return a chart of ramps by length; None for fewer than two lengths."""
     entries = (run.metrics.get("grid") or {"ramps": {"intervals": []}})["ramps"][
         "intervals"
     ]
     if len(entries) < 2:
         return None
-    panels, said, highest = [], dict[str, None](), 0.0
+    panels, notes, highest = [], dict[str, None](), 0.0
     top = max(entry[side]["max_mw"] for entry in entries for side in ("up", "down"))
     for side in ("up", "down"):
         kinds, sizes = ("ramps", f"ramps {side}"), [entry[side] for entry in entries]
-        layers, words = _by_length(
+        layers, words = _size_lines(
             unit, entries, sizes, "interval_s", levels, kinds, top
         )
-        said[words] = None
+        notes[words] = None
         x_axis, y_axis = (
             Axis("Length of the ramp", "category"),
             Axis(f"Ramp [{unit.power}]"),
@@ -111,7 +113,7 @@ def ramps_chart(
         (
             "Difference of the means of two adjacent intervals of the length given, at "
             f"every start of an interval of the run; of {interval(run.resolution_ms)} "
-            f"means.{at_least if bound else ''}{''.join(said)}"
+            f"means.{at_least if bound else ''}{''.join(notes)}"
         ),
         tuple(replace(panel, y=axis) for panel in panels),
     )
@@ -120,14 +122,14 @@ def ramps_chart(
 def swings_chart(
     run: RunData, unit: PowerUnit, levels: Sequence[LimitLine]
 ) -> Chart | None:
-    """Return a chart of rolling ranges by window and cycle counts by size.
+    """Return a chart of swings: rolling ranges by window, and cycles by size.
 
-    The result is None if either is missing.
+    The result is None if the run has neither.
     """
     block = run.metrics.get("grid")
     if not block:
         return None
-    windows, flow, panels, words = (
+    windows, flow, panels, caption = (
         block["rolling_range"]["windows"],
         block["rainflow"],
         [],
@@ -136,7 +138,7 @@ def swings_chart(
     per_mw = W_PER_MW / unit.watts
     if windows:
         top = max(entry["max_mw"] for entry in windows)
-        layers, said = _by_length(
+        layers, note = _size_lines(
             unit, windows, windows, "window_s", levels, ("swings",), top
         )
         y_axis, title = (
@@ -146,9 +148,9 @@ def swings_chart(
         panels.append(
             Panel(Axis("Length of the window", "category"), y_axis, layers, title)
         )
-        words = (
+        caption = (
             "Rolling range: largest less smallest value within a window, at every "
-            f"start of an interval of the run.{said} "
+            f"start of an interval of the run.{note} "
         )
     if flow["swings"]:
         sizes = [(e["from_mw"] * per_mw, e["to_mw"]) for e in flow["classes"]]
@@ -166,16 +168,16 @@ def swings_chart(
         )
         x_axis = Axis(f"Size of the swing [{unit.power}]", "category")
         panels.append(Panel(x_axis, y_axis, (bars,), "Rainflow-counted swings"))
-        words += (
+        caption += (
             "Rainflow-counted: swings that rise and fall back (or fall and rise "
             "back), closed by the four-point rule, of "
             f"{flow['threshold_mw'] * per_mw:.3g} {unit.power} or more. "
         )
-    words += f"Of {interval(run.resolution_ms)} means."
-    return Chart("swings", "Swings", words, tuple(panels)) if panels else None
+    caption += f"Of {interval(run.resolution_ms)} means."
+    return Chart("swings", "Swings", caption, tuple(panels)) if panels else None
 
 
-def _by_length(
+def _size_lines(
     unit: PowerUnit,
     entries: Sequence[Entry],
     sizes: Sequence[Entry],
@@ -184,7 +186,7 @@ def _by_length(
     kinds: Sequence[str],
     top_mw: float,
 ) -> tuple[tuple[Line, ...], str]:
-    """Return maxima and percentiles by duration, with limits and notes."""
+    """Return lines of maxima and percentiles by length, with limits, and a note."""
     per_mw, lengths_s = (
         W_PER_MW / unit.watts,
         np.array([entry[key] for entry in entries]),
@@ -216,14 +218,14 @@ def _by_length(
                 markers=True,
             )
         )
-    drawn, left = list[Line](), list[str]()
+    limit_layers, omitted = list[Line](), list[str]()
     for level in (level for level in levels if level.kind in kinds):
         within = lengths_s * MS_PER_S <= level.length_ms
         if level.size_mw > FAR * top_mw or not within.any():
-            left.append(level.name)
+            omitted.append(level.name)
             continue
         y = np.where(within, level.size_mw * per_mw, np.nan)
-        drawn.append(
+        limit_layers.append(
             Line(
                 x,
                 y,
@@ -231,13 +233,15 @@ def _by_length(
                 INK,
                 unit.power,
                 3,
-                dash=dash(7 * len(drawn)),
+                dash=dash(7 * len(limit_layers)),
                 markers=True,
             )
         )
-    words = " A limit is drawn up to the length that it is over." if drawn else ""
-    words += f" Limits beyond what is drawn: {listed(left)}." if left else ""
-    return (*lines, *drawn), words
+    words = (
+        " A limit is drawn up to the length that it is over." if limit_layers else ""
+    )
+    words += f" Limits beyond what is drawn: {listed(omitted)}." if omitted else ""
+    return (*lines, *limit_layers), words
 
 
 def spectrum_chart(run: RunData, unit: PowerUnit) -> Chart | None:
@@ -296,7 +300,9 @@ def spectrum_chart(run: RunData, unit: PowerUnit) -> Chart | None:
             width=2.4,
         )
     )
-    pins = list(_pins(block["lines"], frequency_hz, density, top * 2, psd_unit))
+    pins = list(
+        _spectral_line_pins(block["lines"], frequency_hz, density, top * 2, psd_unit)
+    )
     axis = Axis(
         "Frequency [Hz]", "log", (frequency_hz[0] * 0.9, frequency_hz[-1] * 1.1)
     )
@@ -320,15 +326,15 @@ def spectrum_chart(run: RunData, unit: PowerUnit) -> Chart | None:
 
 
 def worst_window_psd(run: RunData, band: Entry) -> tuple[Array, Array]:
-    """Return the frequencies [Hz] and PSD [MW²/Hz] of a band's worst window.
+    """Return frequencies [Hz] and PSD [MW²/Hz] of a band in its worst window.
 
-    The result is None if the series lacks the window.
+    Both are empty if the series ends within the window.
     """
     series, block = run.run.series(), run.metrics["grid"]["spectrum"]
     n_values = round(block["window_s"] * MS_PER_S) // run.resolution_ms
     where = f"{run.run.folder / METRICS_FILE}: grid.spectrum"
     first = series.row_at(datetime.fromisoformat(band["worst_window"]), where)
-    # Read from the row groups that hold it alone.
+    # Reads only the row groups of the window
     power_mw = series.read(
         [POWER], (first, min(first + n_values, series.n_rows))
     ).columns[POWER]
@@ -345,14 +351,14 @@ def worst_window_psd(run: RunData, band: Entry) -> tuple[Array, Array]:
     return frequency_hz[low:high], psd[0, low:high]
 
 
-def _pins(
+def _spectral_line_pins(
     lines: Sequence[Entry],
     frequency_hz: Array,
     density: Array,
     height: float,
     unit: str,
 ) -> Iterator[Line]:
-    """Yield the mean's spectral lines as pins with periods, staggered in height."""
+    """Yield the mean spectrum's lines as pins, labelled with periods."""
     lines = sorted(lines, key=lambda line: line["frequency_hz"])
     if not lines:
         return

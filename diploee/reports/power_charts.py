@@ -1,4 +1,4 @@
-"""Charts of power: whole period, extreme weeks, duration curve and months."""
+"""Charts of power: carpet plot, extreme weeks, duration curve and months."""
 
 from __future__ import annotations
 
@@ -9,17 +9,22 @@ from typing import Any
 import numpy as np
 
 from diploee.base.units import MS_PER_MIN, MS_PER_S, MS_PER_WEEK, W_PER_MW, PowerUnit
-from diploee.reports.aggregate import by_date, day_grid, duration_curve, week_ms
+from diploee.reports.aggregate import (
+    day_grid,
+    duration_curve,
+    statistics_by_date,
+    time_of_week_ms,
+)
 from diploee.reports.common import (
     MAX_TOGETHER,
     MIN_SPAN,
     WEEK_AXIS,
-    colour_of,
     days_axis,
-    interval_of,
-    near_range,
+    padded_range,
     power_axis,
-    with_pools,
+    run_colour,
+    step_text,
+    with_parts,
 )
 from diploee.reports.data import RunData
 from diploee.reports.drawing.charts import (
@@ -43,11 +48,16 @@ minute."""
 def carpet_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
     """Return the carpet plot: days from left to right, time of day upwards.
 
-    Pools differ in size more than runs of a facility, and have separate colour scales.
+    Pools have separate colour scales, as they differ more in size than runs of a
+    facility.
     """
-    own, many = runs[0].is_part, len(runs) > 1
+    is_part, many = runs[0].is_part, len(runs) > 1
     minutes = (
-        15 if len(runs) <= 3 and not own else 30 if len(runs) <= 6 and not own else 60
+        15
+        if len(runs) <= 3 and not is_part
+        else 30
+        if len(runs) <= 6 and not is_part
+        else 60
     )
     cell_ms = max(minutes * MS_PER_MIN, *(run.step_ms for run in runs))
     grids = [day_grid(run.local_ms, run.power_w / unit.watts, cell_ms) for run in runs]
@@ -55,8 +65,8 @@ def carpet_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
     lows, highs = zip(*scales, strict=True)
     panels = []
     for run, (days, z), (low, high) in zip(runs, grids, scales, strict=True):
-        low, high = (low, high) if own else (min(lows), max(highs))
-        low = min(low, (1 - MIN_SPAN) * high)  # even load is of one colour
+        low, high = (low, high) if is_part else (min(lows), max(highs))
+        low = min(low, (1 - MIN_SPAN) * high)  # constant load has one colour
         times = since_monday(np.arange(len(z)) * cell_ms)
         carpet = Carpet(days, times, z, unit.power, low, high, f"Power [{unit.power}]")
         day_axis = days_axis(days[0], days[-1] + np.timedelta64(1, "D"), 0)
@@ -64,17 +74,18 @@ def carpet_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
         panels.append(
             Panel(day_axis, axis, (carpet,), title, len(runs) <= MAX_TOGETHER)
         )
-    words = (
-        f" {'Each panel has its own' if own else 'All panels share one'} colour scale."
+    note = (
+        f" {'Each panel has its own' if is_part else 'All panels share one'} colour "
+        "scale."
     )
     return Chart(
-        "carpet-pools" if own else "carpet",
-        f"The whole period {runs[0].by_part if own else 'at a glance'}",
+        "carpet-pools" if is_part else "carpet",
+        f"The whole period {runs[0].parts_text if is_part else 'at a glance'}",
         (
             "Each column is a day, midnight at the bottom; colour is the facility's "
             f"power. Cells are means of {interval(cell_ms)}, so short peaks look lower "
             "here than in the figures below. Times are local, of the site's wall "
-            f"clock.{words if many else ''}"
+            f"clock.{note if many else ''}"
         ),
         tuple(panels),
     )
@@ -87,35 +98,35 @@ def peak_week_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
     are drawn in the peak week of their facility.
     """
     highest = max(runs, key=lambda run: float(run.power_w.max()))
-    # That of the tables, which leave out the time in which a run fills up.
+    # The peak of the tables, which leave out the warm-up
     time = (highest.metrics.get("grid") or {}).get("peak", {}).get("time")
-    shared_ms = _monday(_ms(time) if time else _peak_ms(highest))
+    shared_ms = _monday(_local_ms(time) if time else _peak_ms(highest))
     if len(runs) > 1 and not all(_covers(run, shared_ms) for run in runs):
         shared_ms = None
-    shown, block, layers, mondays = (
-        with_pools(runs),
-        _thinning(runs),
+    drawn_runs, block, layers, mondays = (
+        with_parts(runs),
+        _steps_per_point(runs),
         [],
         dict[str, None](),
     )
-    for k, run in enumerate(shown):
+    for k, run in enumerate(drawn_runs):
         monday_ms = _monday(_peak_ms(run)) if shared_ms is None else shared_ms
         mondays[
             f"{'' if shared_ms is not None else f'{run.label}: '}{_date(monday_ms)}"
         ] = None
-        layers.append(_week(run, monday_ms, block, unit, k, len(shown) > 1))
+        layers.append(_week_line(run, monday_ms, block, unit, k, len(drawn_runs) > 1))
     title = f"From Monday, {'; '.join(mondays)}"
     return Chart(
         "peak-week",
         "The week of the highest peak",
         (
-            f"The calendar week with the highest {interval_of(runs)} "
+            f"The calendar week with the highest {step_text(runs)} "
             f"mean{'' if len(runs) == 1 else ' of all runs' if shared_ms is not None else ' of each run'}, as simulated{_thinned_words(block)}."  # noqa: E501
         ),
         (
             Panel(
-                _of_week(layers),
-                power_axis(shown, unit),
+                _week_axis(layers),
+                power_axis(drawn_runs, unit),
                 tuple(layers),
                 title,
                 wide=True,
@@ -125,25 +136,25 @@ def peak_week_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
 
 
 def worst_weeks_chart(run: RunData, unit: PowerUnit) -> Chart | None:
-    """Return a chart of the weeks of the worst ramps, next to the peak week.
+    """Return a chart of the weeks of the worst ramps, except the peak week.
 
     The result is None without such weeks.
     """
-    axis, block, panels = power_axis([run], unit), _thinning([run]), []
+    axis, block, panels = power_axis([run], unit), _steps_per_point([run]), []
     for names, time in worst_weeks(run.metrics):
-        monday_ms = _monday(_ms(time))
-        line = _week(run, monday_ms, block, unit, 0, legend=False)
+        monday_ms = _monday(_local_ms(time))
+        line = _week_line(run, monday_ms, block, unit, 0, legend=False)
         title = f"{listed(names)}: from Monday, {_date(monday_ms)}"
         panels.append(Panel(WEEK_AXIS, axis, (line,), title, wide=True, small=True))
-    words = (
+    caption = (
         f"The calendar weeks of the worst ramps, as simulated{_thinned_words(block)}."
     )
     title = "The weeks of the worst ramps"
-    return Chart("worst-weeks", title, words, tuple(panels)) if panels else None
+    return Chart("worst-weeks", title, caption, tuple(panels)) if panels else None
 
 
-def _of_week(lines: Sequence[Line]) -> Axis:
-    """Return the axis of a week, or of a shorter run up to its ends."""
+def _week_axis(lines: Sequence[Line]) -> Axis:
+    """Return the axis of a week; it ends early for a run shorter than half a week."""
     ends = min(line.x[0] for line in lines), max(line.x[-1] for line in lines)
     is_short = ends[1] - ends[0] < np.timedelta64(MS_PER_WEEK // 2, "ms")
     return replace(WEEK_AXIS, range=ends) if is_short else WEEK_AXIS
@@ -156,7 +167,7 @@ def _covers(run: RunData, monday_ms: int) -> bool:
     )
 
 
-def _ms(time: str) -> int:
+def _local_ms(time: str) -> int:
     """Return a timestamp of the metrics as local time [ms]."""
     return int(np.datetime64(time[:19], "ms").astype(np.int64))
 
@@ -166,7 +177,7 @@ def _peak_ms(run: RunData) -> int:
 
 
 def _monday(local_ms: int) -> Any:
-    return local_ms - week_ms(local_ms)
+    return local_ms - time_of_week_ms(local_ms)
 
 
 def _date(local_ms: int) -> str:
@@ -174,10 +185,10 @@ def _date(local_ms: int) -> str:
     return f"{day.day} {day:%B %Y}"
 
 
-def _week(
+def _week_line(
     run: RunData, monday_ms: int, block: int, unit: PowerUnit, index: int, legend: bool
 ) -> Line:
-    """Return the line of a week, each point the maximum of a block of intervals."""
+    """Return the line of a week, with the maximum of each block of steps."""
     start, stop = np.searchsorted(run.local_ms, [monday_ms, monday_ms + MS_PER_WEEK])
     first = np.arange(start, stop, block)
     y = np.maximum.reduceat(run.power_w[:stop], first) / unit.watts
@@ -185,7 +196,7 @@ def _week(
         since_monday(run.local_ms[first] - monday_ms),
         y,
         run.label,
-        colour_of(index, run),
+        run_colour(index, run),
         unit.power,
         3,
         width=1.1,
@@ -193,9 +204,9 @@ def _week(
     )
 
 
-def _thinning(runs: Sequence[RunData]) -> int:
-    """Return the number of intervals per point; at least minutes are kept."""
-    step_ms, n_lines = min(run.step_ms for run in runs), len(with_pools(runs))
+def _steps_per_point(runs: Sequence[RunData]) -> int:
+    """Return the number of steps per point; points are at most a minute long."""
+    step_ms, n_lines = min(run.step_ms for run in runs), len(with_parts(runs))
     n_values = min(MS_PER_WEEK // step_ms, max(run.local_ms.size for run in runs))
     block = -(-n_values * n_lines // MAX_WEEK_POINTS)
     return max(1, min(block, MS_PER_MIN // step_ms))
@@ -212,11 +223,11 @@ TOP_PERCENT = 1.0
 
 def duration_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
     """Return the load duration curves of runs."""
-    shown, lines, ends, steps_ms = with_pools(runs), [], [], set()
-    for k, run in enumerate(shown):
+    drawn_runs, lines, ends, steps_ms = with_parts(runs), [], [], set()
+    for k, run in enumerate(drawn_runs):
         curve = (run.metrics.get("grid") or {}).get("load_duration_curve")
-        # A run that was averaged on reading has its curve in the metrics, which hold no
-        # pool's.
+        # The metrics have the curve of a run that was averaged on reading, but none of
+        # its pools
         if run.step_ms != run.resolution_ms and curve and not run.is_part:
             percent, steps = np.array(curve["percent_of_time"]), run.resolution_ms
             values_w = np.array(curve["exceeded_mw"]) * W_PER_MW
@@ -232,14 +243,14 @@ def duration_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
                 x,
                 y,
                 run.label,
-                colour_of(k, run),
+                run_colour(k, run),
                 unit.power,
                 3,
                 dash=dash(k),
-                legend=len(shown) > 1,
+                legend=len(drawn_runs) > 1,
             )
         )
-    # The right panel shows these points, and the next.
+    # The right panel shows these points and the next one
     top = [
         int(np.searchsorted(line.x, TOP_PERCENT, side="right")) + 1 for line in lines
     ]
@@ -247,10 +258,15 @@ def duration_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
         replace(line, x=line.x[:n], y=line.y[:n])
         for line, n in zip(lines, top, strict=True)
     ]
-    # Pools lie far below their facility: what is drawn of both starts at zero.
-    whole, by_pool = power_axis(shown, unit), any(run.is_part for run in shown)
+    # Pools are far below their facility, so the axis starts at zero
+    whole, by_pool = (
+        power_axis(drawn_runs, unit),
+        any(run.is_part for run in drawn_runs),
+    )
     near = (
-        whole if by_pool else Axis(whole.label, range=near_range(min(ends), max(ends)))
+        whole
+        if by_pool
+        else Axis(whole.label, range=padded_range(min(ends), max(ends)))
     )
     cut = "" if by_pool else "; its power axis does not start at zero"
     time = "Share of the time [%]"
@@ -279,24 +295,28 @@ def months_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart | None:
     """Return energy and peak by month; None for runs within one month."""
     import pandas as pd
 
-    energy, peaks, partial, shown = [], list[Line](), False, with_pools(runs)
-    of_runs = [by_date(run.local_ms, run.power_w, "M") for run in shown]
-    names = [pd.DatetimeIndex(months.index) for months in of_runs]
-    years = {month.year for of in names for month in of}
-    if all(len(months) < 2 for months in of_runs):
+    energy, peaks, partial, drawn_runs = [], list[Line](), False, with_parts(runs)
+    months_by_run = [
+        statistics_by_date(run.local_ms, run.power_w, "M") for run in drawn_runs
+    ]
+    names = [pd.DatetimeIndex(months.index) for months in months_by_run]
+    years = {month.year for run_months in names for month in run_months}
+    if all(len(months) < 2 for months in months_by_run):
         return None
     label, form = (
         (f"Month of {years.pop()}", "%b") if len(years) == 1 else ("Month", "%b %Y")
     )
-    for k, (run, months, of) in enumerate(zip(shown, of_runs, names, strict=True)):
-        step_s, x = run.step_ms / MS_PER_S, of.strftime(form).to_numpy(str)
-        whole_s = of.days_in_month.to_numpy() * 86_400
+    for k, (run, months, dates) in enumerate(
+        zip(drawn_runs, months_by_run, names, strict=True)
+    ):
+        step_s, x = run.step_ms / MS_PER_S, dates.strftime(form).to_numpy(str)
+        whole_s = dates.days_in_month.to_numpy() * 86_400
         partial = partial or bool((months["count"] * step_s < whole_s - 3_600).any())
         joules = (months["count"] * months["mean"] * step_s / unit.joules).to_numpy(
             np.float32
         )
         mean, peak = (months[["mean", "max"]].to_numpy() / unit.watts).T
-        main, many = colour_of(k, run), len(shown) > 1
+        main, many = run_colour(k, run), len(drawn_runs) > 1
         energy.append(Bars(x, joules, run.label, main, unit.energy, 0))
         peak_name, mean_name = (
             (run.label, f"{run.label}, mean") if many else ("peak", "mean")
@@ -322,7 +342,7 @@ def months_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart | None:
         "months",
         "Energy and peaks by month",
         (
-            f"Energy of each calendar month; its highest {interval_of(runs)} mean "
+            f"Energy of each calendar month; its highest {step_text(runs)} mean "
             f"(solid) and its mean power (dotted).{f' {cut}' if partial else ''}"
         ),
         (
@@ -332,6 +352,6 @@ def months_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart | None:
                 tuple(energy),
                 "Energy",
             ),
-            Panel(axis, power_axis(shown, unit), tuple(peaks), "Peak and mean"),
+            Panel(axis, power_axis(drawn_runs, unit), tuple(peaks), "Peak and mean"),
         ),
     )

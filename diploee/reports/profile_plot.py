@@ -1,4 +1,4 @@
-"""Chart image of a power profile: the whole run, and two minutes at full resolution."""
+"""Chart image of a power profile: the whole run, and two minutes in full detail."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from diploee.base.errors import plural
 from diploee.base.units import MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_KW
 from diploee.profiles.profile import PowerProfile
-from diploee.reports.aggregate import means
+from diploee.reports.aggregate import block_means
 from diploee.reports.drawing.charts import (
     PALETTE,
     Area,
@@ -17,7 +17,7 @@ from diploee.reports.drawing.charts import (
     Chart,
     Line,
     Panel,
-    closed,
+    repeat_last,
 )
 from diploee.reports.drawing.pictures import write_picture
 
@@ -31,18 +31,18 @@ _J_PER_KWH = 3.6e6
 def plot_profile(profile: PowerProfile, path: Path, force: bool = False) -> None:
     """Draw a profile as a PNG.
 
-    The upper panel shows the whole run: the range of the samples and their 10 s mean
-    (60 s over two hours) [kW]. The lower one shows two minutes that move more than most
-    of the run, sample by sample; they are marked in the upper one.
+    The upper panel shows the whole run [kW]: the range of the samples and their 10 s
+    mean (60 s for runs over two hours). The lower panel shows each sample of two
+    minutes with much variation, which the upper panel marks.
     """
     start = zoom_start(profile)
     stop = min(start + max(2, ZOOM_MS // profile.dt_ms), profile.power_w.size)
-    panels = (_whole(profile, start, stop), _zoom(profile, start, stop))
-    write_picture(Chart("profile", title_of(profile), "", panels), path, force)
+    panels = (_whole_run_panel(profile, start, stop), _zoom_panel(profile, start, stop))
+    write_picture(Chart("profile", profile_title(profile), "", panels), path, force)
 
 
-def title_of(profile: PowerProfile) -> str:
-    """Return the two title lines: id and kind; nodes, mean power, duration, energy."""
+def profile_title(profile: PowerProfile) -> str:
+    """Return the title: id and kind; then nodes, mean power, duration, energy."""
     kind = (
         "reference (synthesised)"
         if profile.provenance.kind == "reference"
@@ -58,10 +58,10 @@ def title_of(profile: PowerProfile) -> str:
 
 
 def zoom_start(profile: PowerProfile) -> int:
-    """Return the index of the first sample of the two minutes in the lower panel.
+    """Return the index of the first sample of the lower panel.
 
-    Among half-overlapping windows it selects the one at the 5/6 quantile of the total
-    variation of 1 s means: a fast part of the run, but not the rarest.
+    Of half-overlapping windows it selects the window at the 5/6 quantile of the total
+    variation of 1 s means: a variable part of the run, but not the rarest.
     """
     step_s = max(1, MS_PER_S // profile.dt_ms)
     n_seconds = profile.power_w.size // step_s
@@ -71,25 +71,32 @@ def zoom_start(profile: PowerProfile) -> int:
     means_w = (
         profile.power_w[: n_seconds * step_s].reshape(n_seconds, step_s).mean(axis=1)
     )
-    way_w = np.concatenate(
+    variation_w = np.concatenate(
         [[0.0], np.cumsum(np.abs(np.diff(means_w)), dtype=np.float64)]
     )
     starts = np.arange(0, n_seconds - n_zoom, max(1, n_zoom // 2))
-    order = np.argsort(way_w[starts + n_zoom] - way_w[starts], kind="stable")
+    order = np.argsort(
+        variation_w[starts + n_zoom] - variation_w[starts], kind="stable"
+    )
     return int(starts[order[5 * (starts.size - 1) // 6]]) * step_s
 
 
-def _whole(profile: PowerProfile, start: int, stop: int) -> Panel:
-    """Return range and means of the whole run, and the extent of the lower panel."""
+def _whole_run_panel(profile: PowerProfile, start: int, stop: int) -> Panel:
+    """Return the panel of the whole run, with the range of the lower panel marked."""
     step_min, kw = profile.dt_ms / MS_PER_MIN, profile.power_w / W_PER_KW
     mean_ms = LONG_RUN_MEAN_MS if profile.duration_ms > LONG_RUN_MS else MEAN_MS
     first = np.arange(0, kw.size, max(1, MEAN_MS // profile.dt_ms))
-    low, high = (closed(most.reduceat(kw, first)) for most in (np.minimum, np.maximum))
+    low, high = (
+        repeat_last(most.reduceat(kw, first)) for most in (np.minimum, np.maximum)
+    )
     every = max(1, mean_ms // profile.dt_ms)
     ends = np.append(np.arange(0, kw.size, every), kw.size)  # the last one shorter
     middle, top = (ends[:-1] + ends[1:]) / 2 * step_min, 1.05 * float(high.max()) or 1.0
     samples = f"range of the {profile.dt_ms / MS_PER_S:g} s samples"
-    x, shown = np.append(first, kw.size) * step_min, np.array([start, stop]) * step_min
+    x, marked_min = (
+        np.append(first, kw.size) * step_min,
+        np.array([start, stop]) * step_min,
+    )
     return Panel(
         Axis("time [min]", range=(0, kw.size * step_min)),
         Axis("job power [kW]", range=(0, top)),
@@ -97,19 +104,26 @@ def _whole(profile: PowerProfile, start: int, stop: int) -> Panel:
             Area(x, low, high, samples, PALETTE[5], 0.7, steps=True),
             Line(
                 middle,
-                means(kw, every),
+                block_means(kw, every),
                 f"{mean_ms // MS_PER_S} s mean",
                 PALETTE[0],
                 width=1.4,
             ),
-            Area(shown, np.zeros(2), np.full(2, top), "lower panel", PALETTE[1], 0.35),
+            Area(
+                marked_min,
+                np.zeros(2),
+                np.full(2, top),
+                "lower panel",
+                PALETTE[1],
+                0.35,
+            ),
         ),
         wide=True,
     )
 
 
-def _zoom(profile: PowerProfile, start: int, stop: int) -> Panel:
-    """Return two minutes of the profile, sample by sample."""
+def _zoom_panel(profile: PowerProfile, start: int, stop: int) -> Panel:
+    """Return the panel of two minutes of the profile, sample by sample."""
     step_s = profile.dt_ms / MS_PER_S
     time_s, power_kw = (
         np.arange(stop - start) * step_s,

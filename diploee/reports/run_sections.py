@@ -26,37 +26,46 @@ from diploee.runs.sections import Section, SectionTable, Statistic
 def run_sections(
     run: RunFolder,
     limits: Sequence[LimitReport] = (),
-    answer: RideThroughResult | None = None,
+    ride_through_result: RideThroughResult | None = None,
 ) -> list[Section]:
-    """Return the sections of a run, the answer first.
+    """Return the sections of a run, the main results first.
 
     Parameters
     ----------
     run : RunFolder
         An open run.
     limits : sequence of LimitReport
-        Verdicts that the answer gives in a word, and a section in full.
-    answer : Answer, optional
-        How the site rides through an event.
+        Compliance reports, each a line of the main results and a table.
+    ride_through_result : RideThroughResult, optional
+        Ride-through of the site.
+
+    Returns
+    -------
+    list of Section
+        Sections in the order of a page.
     """
     view = RunView(run)
-    result = [_answer(view, limits)]
+    result = [_main_results(view, limits)]
     if limits:
         result.append(limits_section([(report, "") for report in limits]))
     result += [view.section(part) for part in RANKED]
     ramps = next(k for k, section in enumerate(result) if section.id == "ramps")
-    result[ramps] = _with_causes(result[ramps], view)
+    result[ramps] = _add_causes(result[ramps], view)
     notes = {
         "poi": [*_billing_notes(run), *reactive_notes(run)],
         "ramps": voltage_notes(view),
     }
     notes["services"] = _latency_notes(run)
     result = [replace(s, notes=(*s.notes, *notes.get(s.id, ()))) for s in result if s]
-    return [*result, *([answer.section()] if answer else []), provenance(run)]
+    return [
+        *result,
+        *([ride_through_result.section()] if ride_through_result else []),
+        provenance(run),
+    ]
 
 
 def reactive_notes(run: RunFolder) -> list[str]:
-    """Return a note on assumed reactive power, if no band quantifies the assumption."""
+    """Return notes on assumed reactive power, if no ensemble gives its band."""
     if run.bands or not run.manifest.get("assumed") or not run.metrics.get("poi"):
         return []
     return [
@@ -82,7 +91,7 @@ def _billing_notes(run: RunFolder) -> list[str]:
 
 
 def _latency_notes(run: RunFolder) -> list[str]:
-    """Return the reason for missing means of end-to-end latency."""
+    """Return the reasons for missing means of end-to-end latency."""
     services = (run.metrics.get("requests") or {}).get("services") or {}
     return [
         f"No mean end-to-end latency of {name}: {absent['reason']}."
@@ -93,7 +102,7 @@ def _latency_notes(run: RunFolder) -> list[str]:
 
 
 def voltage_notes(view: RunView) -> list[str]:
-    """Return notes on the rapid voltage changes."""
+    """Return notes on rapid voltage changes: lower bounds and collapses."""
     result = []
     if view.values.get("grid.voltage_change.lower_bound"):
         result.append(
@@ -106,7 +115,7 @@ def voltage_notes(view: RunView) -> list[str]:
     return result
 
 
-def _answer(view: RunView, limits: Sequence[LimitReport]) -> Section:
+def _main_results(view: RunView, limits: Sequence[LimitReport]) -> Section:
     """Return the main results: events, compliance, peak, worst ramp and energy."""
     metered = bool(view.run.metrics.get("poi"))
     left_out = (
@@ -114,13 +123,16 @@ def _answer(view: RunView, limits: Sequence[LimitReport]) -> Section:
         if metered
         else {"power.load_factor"}
     )
-    used, of_contract = view.values.get(FIRST[0]), ""
+    used, contract_note = view.values.get(FIRST[0]), ""
     for unit in ("mw", "mva"):
         if used and (most := view.values.get(f"poi.headroom.contract_{unit}")):
-            of_contract = (
+            contract_note = (
                 f"{format_short(used * most)} of {format_short(most)} {unit.upper()}"
             )
-    notes = {"poi.headroom.use": of_contract, "requests.per_node_rps": _answers(view)}
+    notes = {
+        "poi.headroom.use": contract_note,
+        "requests.per_node_rps": _output_length_note(view),
+    }
     unserved, incoming = (
         view.values.get(f"requests.{n}_rps") for n in ("incomplete", "incoming")
     )
@@ -137,19 +149,21 @@ def _answer(view: RunView, limits: Sequence[LimitReport]) -> Section:
             report.name or "limits",
             report.verdict,
             key="verdict",
-            note="; ".join(filter(None, (report.by_how_much(), report.counts()))),
+            note="; ".join(filter(None, (report.margin_text(), report.counts_text()))),
         )
         for report in sorted(limits, key=LimitReport.rank)
     )
-    events = _events(view.run)
-    words = [f"Power is taken at: {view.run.boundary()}."]
-    words += [view.run.bands.note] if view.run.bands else []
+    events = _event_results(view.run)
+    notes_text = [f"Power is taken at: {view.run.boundary()}."]
+    notes_text += [view.run.bands.note] if view.run.bands else []
     figures = (*events, *verdicts, *filter(None, result))
-    return Section("answer", "At a glance", figures, (), ("overview",), tuple(words))
+    return Section(
+        "answer", "At a glance", figures, (), ("overview",), tuple(notes_text)
+    )
 
 
-def _answers(view: RunView) -> str:
-    """Return the output length of services, its source and its effects."""
+def _output_length_note(view: RunView) -> str:
+    """Return a note on the output lengths of services, and on tokens per node."""
     lengths: dict[int | str, list[str]] = {}
     for stream in view.run.scenario.request_streams.values():
         for name, service in stream.services.items():
@@ -170,8 +184,8 @@ _MAX_EVENTS = 4
 """Maximum number of events that the main results list one by one."""
 
 
-def _events(run: RunFolder) -> list[Statistic]:
-    """Return requests of demand response, the compliance, and the cost."""
+def _event_results(run: RunFolder) -> list[Statistic]:
+    """Return the result of each demand-response event: compliance and cost."""
     entries = (run.metrics.get("flexibility") or {}).get("events") or []
     measured = [
         e for e in entries if e.get("held_fraction") is not None and e["before_mw"]
@@ -183,23 +197,23 @@ def _events(run: RunFolder) -> list[Statistic]:
             datetime.fromisoformat(e["times"][name]) for name in ("start", "end")
         )
         length = interval(round((end - start) / timedelta(milliseconds=1)))
-        words = [
+        texts = [
             f"{100 * (1 - e['target_mw'] / e['before_mw']):.0f} % less for {length}"
         ]
         if is_off:
-            words.append("measured alone, controller: off")
+            texts.append("measured alone, controller: off")
         elif (work := e.get("weighted_performance")) is not None:
-            words.append(f"jobs did {100 * work:.0f} % of their work, weighted by tier")
-        held = e["held_fraction"]
+            texts.append(f"jobs did {100 * work:.0f} % of their work, weighted by tier")
+        held_fraction = e["held_fraction"]
         value = (
             "held"
-            if held == 1
-            else f"held {int(100 * held)} % of it"
-            if held
+            if held_fraction == 1
+            else f"held {int(100 * held_fraction)} % of it"
+            if held_fraction
             else "not held"
         )
         result.append(
-            Statistic(f"Event {e['name']}", value, note="; ".join(words), key="event")
+            Statistic(f"Event {e['name']}", value, note="; ".join(texts), key="event")
         )
     if len(result) <= _MAX_EVENTS:
         return result
@@ -212,20 +226,20 @@ def _events(run: RunFolder) -> list[Statistic]:
     ]
 
 
-_ASKED = {("ramps", 60.0), ("changes", 600.0)}
+_COMMON_EVENTS = {("ramps", 60.0), ("changes", 600.0)}
 
 
-def _is_asked(key: Key) -> bool:
+def _is_common_event(key: Key) -> bool:
     """Return True for the peak and for events of common durations."""
-    return key[0] == "peak" or key[:2] in _ASKED
+    return key[0] == "peak" or key[:2] in _COMMON_EVENTS
 
 
 def worst_weeks(metrics: Mapping[str, Any]) -> list[tuple[list[str], str]]:
-    """Return the extreme events by calendar week, except the peak's week."""
+    """Return names and time of extreme events by week, except the peak's week."""
     weeks: dict[tuple[int, int], tuple[list[str], str]] = {}
     of_peak = None
     for key, time, _ in read_causes(metrics):
-        if _is_asked(key):
+        if _is_common_event(key):
             week = datetime.fromisoformat(time).isocalendar()[:2]
             of_peak = week if key[0] == "peak" else of_peak
             words = event_label(key)
@@ -235,22 +249,24 @@ def worst_weeks(metrics: Mapping[str, Any]) -> list[tuple[list[str], str]]:
     return [result for week, result in weeks.items() if week != of_peak]
 
 
-def _with_causes(section: Section, view: RunView) -> Section:
+def _add_causes(section: Section, view: RunView) -> Section:
     """Return the section of ramps with the causes of each extreme event."""
     per = W_PER_MW / view.unit.watts
     figures: dict[bool, list[Statistic]] = {True: [], False: []}
     elsewhere = {name for names, _ in worst_weeks(view.run.metrics) for name in names}
     for key, time, cause in read_causes(view.run.metrics):
-        words = event_label(key)
-        item = f"{words[:1].upper()}{words[1:]}"
-        asked = _is_asked(key)
-        shown = "worst-weeks" if item in elsewhere else "peak-week" if asked else ""
-        figures[asked] += [
+        label = event_label(key)
+        item = f"{label[:1].upper()}{label[1:]}"
+        is_common = _is_common_event(key)
+        chart_id = (
+            "worst-weeks" if item in elsewhere else "peak-week" if is_common else ""
+        )
+        figures[is_common] += [
             Statistic(
                 item, cause["change_mw"] * per, view.unit.power, quantity="Change"
             ),
             Statistic(
-                item, format_time(time, view.step_ms), quantity="When", link=shown
+                item, format_time(time, view.step_ms), quantity="When", link=chart_id
             ),
             Statistic(item, cause_text(cause, view.unit), quantity="Causes"),
         ]
@@ -258,7 +274,7 @@ def _with_causes(section: Section, view: RunView) -> Section:
         "By stream, service and stage: net, gross in brackets; a job counts from what "
         "its nodes draw idle."
     )
-    why = SectionTable(
+    main_table = SectionTable(
         "Why the worst events came about", tuple(figures[True]), note, "Event"
     )
     others = SectionTable("Why, of other lengths", tuple(figures[False]), note, "Event")
@@ -270,5 +286,8 @@ def _with_causes(section: Section, view: RunView) -> Section:
             "facility, are left out of peaks, demand, ramps, swings, spectrum and "
             "event windows."
         )
-    tables = (*(table for table in (why, others) if table.figures), *section.tables)
+    tables = (
+        *(table for table in (main_table, others) if table.figures),
+        *section.tables,
+    )
     return replace(section, tables=tables, notes=tuple(notes))

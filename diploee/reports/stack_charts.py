@@ -11,8 +11,8 @@ from diploee.base.column_specs import TAKEN_OFF, Column
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, W_PER_MW, PowerUnit
 from diploee.metrics.demand import rated_power
-from diploee.reports.aggregate import means
-from diploee.reports.common import MIN_SPAN, with_zero
+from diploee.reports.aggregate import block_means
+from diploee.reports.common import MIN_SPAN, range_with_zero
 from diploee.reports.data import REST, RunData
 from diploee.reports.drawing.charts import (
     INK,
@@ -23,8 +23,8 @@ from diploee.reports.drawing.charts import (
     Line,
     Panel,
     Stack,
-    closed,
     colour,
+    repeat_last,
 )
 from diploee.reports.grid_charts import POWER_LEVEL, LimitLine
 from diploee.runs.formatting import interval, listed
@@ -62,23 +62,25 @@ def overview_chart(
     rest of the facility. Their top is `facility_power_w` before sources, storage and
     curtailment are subtracted.
     """
-    every = _every(run, 10 * MS_PER_MIN)
-    x, length = _edges(run, every), interval(every * run.step_ms)
-    total = closed(means(run.power_w, every) / unit.watts)
+    every = _steps_per_mean(run, 10 * MS_PER_MIN)
+    x, length = _mean_edges(run, every), interval(every * run.step_ms)
+    total = repeat_last(block_means(run.power_w, every) / unit.watts)
     layers: list[Stack | Area | Line] = []
     tops = [total]
     if run.layers:
-        coarse = _every(run, MS_PER_H) if run.parts else every
-        parts = [means(layer.power_w, coarse) / unit.watts for layer in run.layers]
+        coarse = _steps_per_mean(run, MS_PER_H) if run.parts else every
+        parts = [
+            block_means(layer.power_w, coarse) / unit.watts for layer in run.layers
+        ]
         names = [layer.label for layer in run.layers]
         if run.taken_off_w.any():
-            off = means(run.taken_off_w, coarse) / unit.watts
+            off = block_means(run.taken_off_w, coarse) / unit.watts
             parts, names = (
                 ([*parts[:-1], parts[-1] + off], names)
                 if names[-1] == REST
                 else ([*parts, off], [*names, REST])
             )
-        stacked, total_name = np.stack([closed(part) for part in parts]), "total"
+        stacked, total_name = np.stack([repeat_last(part) for part in parts]), "total"
         if coarse != every:
             stack_length = interval(coarse * run.step_ms)
             total_name = f"total, {stack_length} mean"
@@ -86,7 +88,7 @@ def overview_chart(
         colours = tuple(map(colour, range(len(names))))
         layers.append(
             Stack(
-                _edges(run, coarse),
+                _mean_edges(run, coarse),
                 stacked,
                 tuple(names),
                 colours,
@@ -96,9 +98,9 @@ def overview_chart(
             )
         )
         tops.append(stacked.sum(axis=0))
-    spread = _spread(run, every, unit)
-    layers += [*spread, _mean_line(x, total, "facility", unit, bool(spread))]
-    levels = _levels(run, limits)
+    band = _spread_band(run, every, unit)
+    layers += [*band, _mean_line(x, total, "facility", unit, bool(band))]
+    levels = _level_lines(run, limits)
     far_w = FAR * max(
         run.max_w, rated_power(run.metrics, run.run.scenario.facility)[0] * W_PER_MW
     )
@@ -115,14 +117,14 @@ def overview_chart(
         for name, watts, _ in levels
         if watts > far_w
     ]
-    ends = with_zero(float(total.min()), max(float(top.max()) for top in tops))
-    what = (
+    ends = range_with_zero(float(total.min()), max(float(top.max()) for top in tops))
+    part_names = (
         "stream and service",
         "the devices of each stream and service, and idle ones",
     )
     if not run.by_load:
-        what = ("pool", "the pools, services in theirs")
-    by = f" by {what[0]}" if run.parts else ""
+        part_names = ("pool", "the pools, services in theirs")
+    by = f" by {part_names[0]}" if run.parts else ""
     peak = (
         f" The peak is the highest {interval(run.resolution_ms)} mean, above the "
         "means drawn."
@@ -132,8 +134,8 @@ def overview_chart(
         "overview",
         f"The whole period{by}",
         (
-            f"Means of {length}, stacked: {what[1]}, then what else the facility "
-            f"takes.{higher}{SPREAD if spread else ''}"
+            f"Means of {length}, stacked: {part_names[1]}, then what else the facility "
+            f"takes.{higher}{SPREAD if band else ''}"
             f"{GIVEN if run.taken_off_w.any() else ''}"
             f"{f' Above the figure: {listed(far)}.' if far else ''}"
         ),
@@ -148,15 +150,15 @@ def overview_chart(
     )
 
 
-def _every(run: RunData, mean_ms: int) -> int:
-    """Return the number of intervals per drawn mean."""
+def _steps_per_mean(run: RunData, mean_ms: int) -> int:
+    """Return the number of steps per drawn mean."""
     span_ms = run.local_ms.size * run.step_ms
     aim_ms = mean_ms * max(1, -(-span_ms // (MAX_MEANS * mean_ms)))
     return max(1, (MS_PER_MIN if span_ms <= 2 * MS_PER_DAY else aim_ms) // run.step_ms)
 
 
-def _edges(run: RunData, every: int) -> np.ndarray:
-    """Return the starts of the means, and the end of the last mean."""
+def _mean_edges(run: RunData, every: int) -> np.ndarray:
+    """Return the starts of the drawn means, and the end of the last."""
     ends_ms = np.append(run.local_ms[::every], run.local_ms[-1] + run.step_ms)
     return ends_ms.astype("datetime64[ms]")
 
@@ -177,18 +179,18 @@ def _mean_line(
     )
 
 
-def _spread(run: RunData, every: int, unit: PowerUnit) -> tuple[Area, ...]:
-    """Return the band of minimum and maximum values within the drawn means."""
+def _spread_band(run: RunData, every: int, unit: PowerUnit) -> tuple[Area, ...]:
+    """Return the band of minimum and maximum within the drawn means."""
     if every < 2:
         return ()
     first, names = np.arange(0, run.power_w.size, every), ("lowest", "highest")
     low, high = (
-        closed(most.reduceat(run.power_w, first) / unit.watts)
+        repeat_last(most.reduceat(run.power_w, first) / unit.watts)
         for most in (np.minimum, np.maximum)
     )
     return (
         Area(
-            _edges(run, every),
+            _mean_edges(run, every),
             low,
             high,
             "lowest to highest",
@@ -202,7 +204,9 @@ def _spread(run: RunData, every: int, unit: PowerUnit) -> tuple[Area, ...]:
     )
 
 
-def _levels(run: RunData, limits: Sequence[LimitLine]) -> list[tuple[str, float, str]]:
+def _level_lines(
+    run: RunData, limits: Sequence[LimitLine]
+) -> list[tuple[str, float, str]]:
     """Return name, power [W] and colour of peak, ratings, contracts and limits."""
     facility = run.run.scenario.facility
     rated_mw, rated = rated_power(run.metrics, facility)
@@ -220,25 +224,25 @@ def _levels(run: RunData, limits: Sequence[LimitLine]) -> list[tuple[str, float,
     result += [
         (f"limit: {x.name}", x.size_mw, LIMIT) for x in limits if x.kind == POWER_LEVEL
     ]
-    joined: list[tuple[str, float, str]] = []
-    for name, mw, main in result:  # a line drawn on another would hide it
-        if joined and isclose(joined[-1][1], mw * W_PER_MW, rel_tol=SAME):
-            name = f"{joined.pop()[0]}, {name}"
-        joined.append((name, mw * W_PER_MW, main))
-    return joined
+    merged: list[tuple[str, float, str]] = []
+    for name, mw, main in result:  # equal lines would hide each other
+        if merged and isclose(merged[-1][1], mw * W_PER_MW, rel_tol=SAME):
+            name = f"{merged.pop()[0]}, {name}"
+        merged.append((name, mw * W_PER_MW, main))
+    return merged
 
 
 def poi_charts(run: RunData, unit: PowerUnit) -> list[Chart]:
     """Return the charts of a run with a point of interconnection, if any.
 
-    They are of the whole facility, as pools have no cooling plant or power factor.
+    They show the whole facility, as pools have no cooling plant or power factor.
     """
     stored = run.run.series().check()
     if POI not in stored:
         return []
     with_role = [c for c in run.run.columns if c.role is not None and c.name in stored]
     taken_off = [column.name for column in with_role if column.role in TAKEN_OFF]
-    parts = {c.name: _words(c) for c in with_role if c.sign > 0}
+    parts = {c.name: _component_name(c) for c in with_role if c.sign > 0}
     weather = [WET_BULB] if any(c.name == WET_BULB for c in run.run.columns) else []
     names = [*parts, POI, REACTIVE, *weather, *taken_off]
     span_ms = run.local_ms.size * run.step_ms
@@ -252,22 +256,22 @@ def poi_charts(run: RunData, unit: PowerUnit) -> list[Chart]:
     starts_ms = run.run.series().local_ms(
         np.concatenate([block.starts_ms for block in blocks])
     )
-    points = _thirds(hourly[AC])
+    points = _load_thirds(hourly[AC])
     gross_w = hourly[POI] + sum(hourly[name] for name in taken_off)
     return [
-        _parts(starts_ms, hour_ms, hourly, parts, bool(taken_off), unit),
+        _component_chart(starts_ms, hour_ms, hourly, parts, bool(taken_off), unit),
         *([_against_weather(hourly, gross_w, points, unit)] if weather else []),
-        _plane(hourly, points, unit),
+        _pq_chart(hourly, points, unit),
     ]
 
 
-def _words(column: Column) -> str:
+def _component_name(column: Column) -> str:
     return WORDS.get(
         column.name, f"{column.label} load" if column.role == "load" else column.label
     )
 
 
-def _parts(
+def _component_chart(
     starts_ms: Int64Array,
     hour_ms: int,
     hourly: Mapping[str, Float64Array],
@@ -275,11 +279,11 @@ def _parts(
     is_given: bool,
     unit: PowerUnit,
 ) -> Chart:
-    """Return the stacked means of each stage, from the devices upwards."""
-    x = closed(starts_ms)
+    """Return the chart of stacked mean power by component, the devices first."""
+    x = repeat_last(starts_ms)
     x[-1] += hour_ms
     heights = [hourly[n] - (hourly[DEVICES] if n == AC else 0.0) for n in parts]
-    stacked = np.stack([closed(height / unit.watts) for height in heights])
+    stacked = np.stack([repeat_last(height / unit.watts) for height in heights])
     times, colours = x.astype("datetime64[ms]"), tuple(map(colour, range(len(parts))))
     layers: list[Stack | Line] = [
         Stack(times, stacked, tuple(parts.values()), colours, unit.power, 3)
@@ -288,7 +292,7 @@ def _parts(
     if is_given:
         name, y, words = (
             "point of interconnection",
-            closed(hourly[POI] / unit.watts),
+            repeat_last(hourly[POI] / unit.watts),
             GIVEN,
         )
         layers.append(_mean_line(times, y, name, unit, True))
@@ -307,7 +311,7 @@ def _parts(
     )
 
 
-def _thirds(load_w: Float64Array) -> list[Int64Array]:
+def _load_thirds(load_w: Float64Array) -> list[Int64Array]:
     """Return the hours of low, medium and high load, thinned evenly."""
     rows = np.arange(0, load_w.size, -(-load_w.size // MAX_POINTS))
     third = np.searchsorted(
@@ -344,8 +348,7 @@ def _against_weather(
         hourly[WET_BULB],
         gross_w / np.where(hourly[AC] > 0, hourly[AC], np.nan),
     )
-    # From 1, where nothing is lost; a tenth at least, so that half a percent is no
-    # cliff.
+    # From 1 (no losses); at least a tenth long, so that small differences look small
     low, high = (float(most(np.append(ratio, 1.0))) for most in (np.nanmin, np.nanmax))
     pue = Axis("PUE", range=(low, max(high + 0.05 * (high - low), low + MIN_SPAN)))
     axis, power = Axis("Wet-bulb temperature [°C]"), hourly[POI] / unit.watts
@@ -367,12 +370,12 @@ def _against_weather(
     )
 
 
-def _plane(
+def _pq_chart(
     hourly: Mapping[str, Float64Array], points: list[Int64Array], unit: PowerUnit
 ) -> Chart:
     var = unit.power.replace("W", "var")
     active, reactive = hourly[POI] / unit.watts, hourly[REACTIVE] / unit.watts
-    x, y = (with_zero(float(v.min()), float(v.max())) for v in (active, reactive))
+    x, y = (range_with_zero(float(v.min()), float(v.max())) for v in (active, reactive))
     axes = (
         Axis(f"Active power [{unit.power}]", range=x),
         Axis(f"Reactive power [{var}]", range=y),

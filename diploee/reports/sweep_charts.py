@@ -13,10 +13,10 @@ from diploee.base.metric import Metric
 from diploee.base.tables import Float64Array, Kind, open_parquet, to_pandas_frame
 from diploee.base.units import MS_PER_H, W_PER_MW, power_unit
 from diploee.grid.limits.file import Limits, load_limits
-from diploee.grid.limits.report import LimitReport, report_on
+from diploee.grid.limits.report import LimitReport, get_report
 from diploee.metrics.catalogue import metrics_of_runs
 from diploee.reports.aggregate import round_edges
-from diploee.reports.common import WEEK_AXIS, histogram_layers, near_range
+from diploee.reports.common import WEEK_AXIS, histogram_layers, padded_range
 from diploee.reports.drawing.charts import (
     PALETTE,
     PEAK,
@@ -35,7 +35,7 @@ from diploee.reports.sweep_data import (
     MEAN_POWER,
     RUNS_FOLDER,
     SweepData,
-    evenly,
+    evenly_spaced,
     moving_axes,
     point_name,
     short_name,
@@ -78,43 +78,48 @@ _ENVELOPE: dict[str, Kind] = {
 
 def sweep_sections(sweep: SweepData, limits: Sequence[str]) -> list[Section]:
     """Return the sections of a sweep: points, ensemble spread and compliance."""
-    title, charts = "Metrics against the axes", tuple(_charts(sweep))
-    points = Section("sweep", title, (), (_table(sweep),), charts)
-    return [points, *filter(None, (_ensemble(sweep), _limits(sweep, limits)))]
+    title, charts = "Metrics against the axes", tuple(_axis_charts(sweep))
+    points = Section("sweep", title, (), (_points_table(sweep),), charts)
+    return [
+        points,
+        *filter(None, (_ensemble_section(sweep), _compliance_section(sweep, limits))),
+    ]
 
 
-def _metrics(sweep: SweepData) -> list[Metric]:
-    """Return the summary metrics of the sweep, powers in a suitable unit."""
+def _summary_metrics(sweep: SweepData) -> list[Metric]:
+    """Return the summary metrics of the sweep, with power in a suitable unit."""
     result = sweep.finished
     unit = power_unit(result.get("power.max_mw", result[MEAN_POWER]).max() * W_PER_MW)
     main = (metric.sized(unit) for metric in metrics_of_runs(sweep.metrics))
     return [m for m in main if m.key in result and result[m.key].any()]
 
 
-def _drawn(sweep: SweepData) -> tuple[list[Metric], str]:
-    """Return the metrics that differ between runs (or all), and notes on the rest."""
-    present = _metrics(sweep)
+def _metrics_to_draw(sweep: SweepData) -> tuple[list[Metric], str]:
+    """Return the metrics with several values (or all), and notes on the others."""
+    present = _summary_metrics(sweep)
     moving = [m for m in present if len(sweep.finished[m.key].dropna().unique()) > 1]
-    drawn, words = (moving or present)[:MAX_METRICS], ""
+    drawn_metrics, notes = (moving or present)[:MAX_METRICS], ""
     for text, names in (
         (
             "The same in all runs, so not drawn",
             [m.label for m in present if m not in moving],
         ),
-        ("In the table alone", [m.label for m in moving if m not in drawn]),
+        ("In the table alone", [m.label for m in moving if m not in drawn_metrics]),
     ):
-        words += f" {text}: {listed(names)}." if names and moving else ""
-    return drawn, words
+        notes += f" {text}: {listed(names)}." if names and moving else ""
+    return drawn_metrics, notes
 
 
-def _charts(sweep: SweepData) -> Iterator[Chart]:
-    """Yield a chart for each axis of more than one value, with a panel for each metric.
+def _axis_charts(sweep: SweepData) -> Iterator[Chart]:
+    """Yield a chart for each axis with several values, with a panel for each metric.
 
-    Of axes that move in step (zipped ones) the first stands for all. Two axes also give
-    a map of each metric. A sweep of seeds or draws alone gives one chart of how the
-    metrics spread.
+    Of zipped axes only the first is drawn. Two axes also give a map of each metric. A
+    sweep of seeds or draws alone gives one chart of the metrics' distributions.
     """
-    moving, (metrics, words) = moving_axes(sweep.finished, sweep.axes), _drawn(sweep)
+    moving, (metrics, words) = (
+        moving_axes(sweep.finished, sweep.axes),
+        _metrics_to_draw(sweep),
+    )
     seeds = [plural(sweep.n_seeds, "seed")] if sweep.n_seeds > 1 else []
     if not moving and len(sweep.finished) >= MIN_SPREAD:
         yield Chart(
@@ -133,21 +138,22 @@ def _charts(sweep: SweepData) -> Iterator[Chart]:
             (o for o in others if sweep.finished[o].nunique() <= MAX_LINES), None
         )
         over = [*seeds, *(short_name(other) for other in others if other != group)]
-        numeric, said = _is_numeric(sweep.finished[axis]), ""
+        numeric, notes = _is_numeric(sweep.finished[axis]), ""
         if over:
-            said = (
+            notes = (
                 f" {'Lines join the' if numeric else 'Large points are'} medians over "
             )
-            said += (
+            notes += (
                 f"{listed(over)}; the {'band' if numeric and not group else 'bars'} "
                 "from "
             )
-            said += f"{_ends(sweep, axis, group)[2]}."
-        said += f" Colour: {short_name(group)}." if group else ""
+            notes += f"{_band_quantiles(sweep, axis, group)[2]}."
+        notes += f" Colour: {short_name(group)}." if group else ""
         yield Chart(
             f"axis-{k}",
             f"Metrics against {short_name(axis)}",
-            f"Horizontal axis: the key {axis}. Each small point is a run.{said}{words}",
+            f"Horizontal axis: the key {axis}. Each small point is a run."
+            f"{notes}{words}",
             tuple(_panel(sweep, metric, axis, group) for metric in metrics),
         )
     if len(moving) > 1:
@@ -160,11 +166,11 @@ def _charts(sweep: SweepData) -> Iterator[Chart]:
                 f"{f'median over {listed(over)}' if over else 'value of the run'}"
                 f".{words}"
             ),
-            tuple(_map(sweep, metric, *moving[:2]) for metric in metrics),
+            tuple(_metric_map(sweep, metric, *moving[:2]) for metric in metrics),
         )
 
 
-def _map(sweep: SweepData, metric: Metric, across: str, up: str) -> Panel:
+def _metric_map(sweep: SweepData, metric: Metric, across: str, up: str) -> Panel:
     """Return a map of a metric over two axes."""
     numeric = all(_is_numeric(sweep.finished[axis]) for axis in (across, up))
     table = sweep.finished.pivot_table(
@@ -199,10 +205,10 @@ def _panel(sweep: SweepData, metric: Metric, axis: str, group: str | None) -> Pa
         grouped = rows.groupby(group, sort=_is_numeric(rows[group]))
         parts = [(f"{short_name(group)} {value_text(v)}", part) for v, part in grouped]
     layers: list[Line | Area] = []
-    lower, upper, reach = _ends(sweep, axis, group)
+    lower, upper, reach = _band_quantiles(sweep, axis, group)
     for k, (name, part) in enumerate(parts):
         values, main = part[metric.key] * metric.factor, colour(k)
-        # Of names there is nothing between two values to join over.
+        # Categories have no values between them to connect
         by_axis = values.groupby(part[axis], sort=numeric)
         low, y, high = (by_axis.quantile(level) for level in (lower, 0.5, upper))
         x, ends = y.index.to_numpy(), (low.to_numpy(), high.to_numpy())
@@ -243,8 +249,10 @@ def _panel(sweep: SweepData, metric: Metric, axis: str, group: str | None) -> Pa
     return Panel(x_axis, Axis(metric.heading), tuple(layers), metric.name)
 
 
-def _ends(sweep: SweepData, axis: str, group: str | None) -> tuple[float, float, str]:
-    """Return the fractions between which bands reach, as text."""
+def _band_quantiles(
+    sweep: SweepData, axis: str, group: str | None
+) -> tuple[float, float, str]:
+    """Return the quantiles of bands, and their names as text."""
     fewest = sweep.finished.groupby([axis, *([group] if group else [])]).size().min()
     return (
         (0.05, 0.95, "P5 to P95")
@@ -266,9 +274,9 @@ def _is_numeric(values: pd.Series[Any]) -> bool:
     return values.dtype.kind in "iuf"
 
 
-def _table(sweep: SweepData) -> SectionTable:
+def _points_table(sweep: SweepData) -> SectionTable:
     """Return the medians over seeds for each point of the axes."""
-    metrics, by = _metrics(sweep), list(sweep.axes) or (lambda _: "all")
+    metrics, by = _summary_metrics(sweep), list(sweep.axes) or (lambda _: "all")
     figures: list[Statistic] = []
     # In the order of the sweep's file
     points: Any = list(sweep.finished.groupby(by, sort=False))
@@ -296,8 +304,8 @@ def _table(sweep: SweepData) -> SectionTable:
     return SectionTable("Points of the sweep", tuple(figures), note, "Point")
 
 
-def _ensemble(sweep: SweepData) -> Section | None:
-    """Return the spread of the load and the metrics; None without an ensemble."""
+def _ensemble_section(sweep: SweepData) -> Section | None:
+    """Return the spread of load and metrics; None without an ensemble."""
     if not (sweep.folder / ENSEMBLE_TABLE).is_file() or "point" not in sweep.finished:
         return None
     spread, envelope = (
@@ -305,13 +313,13 @@ def _ensemble(sweep: SweepData) -> Section | None:
         for name, columns in ((ENSEMBLE_TABLE, _SPREAD), (ENVELOPE_TABLE, _ENVELOPE))
     )
     finished = sweep.finished.drop_duplicates("point")
-    moving, metrics = moving_axes(finished, sweep.axes), _metrics(sweep)
+    moving, metrics = moving_axes(finished, sweep.axes), _summary_metrics(sweep)
     names = {
         int(row["point"]): point_name(row, moving) for _, row in finished.iterrows()
     }
     result = [int(point) for point in spread["point"].unique() if point in names]
     rows, drawn = (
-        {result[k]: names[result[k]] for k in evenly(len(result), most)}
+        {result[k]: names[result[k]] for k in evenly_spaced(len(result), most)}
         for most in (MAX_ROWS, MAX_POINTS)
     )
     supported = set(spread["point"][spread["p5"].notna()])
@@ -321,17 +329,22 @@ def _ensemble(sweep: SweepData) -> Section | None:
         (),
         tuple(_spread_tables(spread, rows, metrics, sweep.accuracy)),
         tuple(
-            _envelopes(envelope, drawn, supported, _cut(drawn, result, ENVELOPE_TABLE))
+            _envelopes(
+                envelope,
+                drawn,
+                supported,
+                _omission_note(drawn, result, ENVELOPE_TABLE),
+            )
         ),
-        tuple(filter(None, [_cut(rows, result, ENSEMBLE_TABLE)])),
+        tuple(filter(None, [_omission_note(rows, result, ENSEMBLE_TABLE)])),
     )
 
 
-def _cut(shown: Sized, found: Sized, table: str) -> str:
+def _omission_note(shown: Sized, all_points: Sized, table: str) -> str:
     """Return a note with the number of shown points, if some are left out."""
-    few = len(shown) < len(found)
+    few = len(shown) < len(all_points)
     return (
-        f"{len(shown)} of {len(found)} points, evenly spread; all are in {table}."
+        f"{len(shown)} of {len(all_points)} points, evenly spread; all are in {table}."
         if few
         else ""
     )
@@ -368,7 +381,7 @@ def _envelopes(
         rows = envelope[
             (envelope["kind"] == kind) & envelope["point"].isin(list(named))
         ]
-        ends = near_range(
+        ends = padded_range(
             rows["min_w"].min() / unit.watts, rows["max_w"].max() / unit.watts
         )
         power, panels = Axis(f"Facility power [{unit.power}]", range=ends), []
@@ -485,18 +498,18 @@ def sweep_verdicts(sweep: SweepData, limits: Limits) -> Verdicts:
     """Check every finished run of a sweep against limits."""
     result, moving = {}, moving_axes(sweep.finished, sweep.axes)
     for _, row in sweep.finished.iterrows():
-        place = sweep.folder / RUNS_FOLDER / str(row["run"])
-        if not (place / FACILITY_FILE).is_file():
+        folder = sweep.folder / RUNS_FOLDER / str(row["run"])
+        if not (folder / FACILITY_FILE).is_file():
             raise InputError(
-                f"{place}: keeps no power series to check against limits; sweep with "
+                f"{folder}: keeps no power series to check against limits; sweep with "
                 "'keep: series'"
             )
-        report = report_on(RunFolder.open(place), limits)
+        report = get_report(RunFolder.open(folder), limits)
         result[str(row["run"])] = (point_name(row, moving) or "all", report)
     return result
 
 
-def _limits(sweep: SweepData, names: Sequence[str]) -> Section | None:
+def _compliance_section(sweep: SweepData, names: Sequence[str]) -> Section | None:
     """Return the fraction of runs in violation at each point; None without limits."""
     tables, notes = [], list[str]()
     for name in names:
@@ -520,7 +533,7 @@ def _limits(sweep: SweepData, names: Sequence[str]) -> Section | None:
             figures.append(
                 Statistic(point, share, "%", "", "share not met", pattern="{:.1f}")
             )
-        title = f"{limits.name or name}: {share_line(result)}"
+        title = f"{limits.name or name}: {compliance_counts(result)}"
         tables.append(SectionTable(title, tuple(figures), first="Point"))
     return (
         Section("limits", "Limits", (), tuple(tables), (), tuple(notes))
@@ -529,9 +542,9 @@ def _limits(sweep: SweepData, names: Sequence[str]) -> Section | None:
     )
 
 
-def share_line(found: Verdicts) -> str:
-    """Return the number of runs by compliance result, as text."""
-    counts = Counter(str(report.verdict) for _, report in found.values())
+def compliance_counts(verdicts: Verdicts) -> str:
+    """Return the number of runs by verdict, as text."""
+    counts = Counter(str(report.verdict) for _, report in verdicts.values())
     others = ", ".join(f"{verdict} in {counts[verdict]}" for verdict in VERDICTS[1:])
     n, share = counts.total(), 100 * counts["not met"] / max(counts.total(), 1)
     return (

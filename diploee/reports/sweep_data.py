@@ -1,4 +1,4 @@
-"""Reads a sweep folder: metrics, axes, and the runs to draw."""
+"""Sweep data for charts: metrics, axes, and the runs to draw."""
 
 from __future__ import annotations
 
@@ -42,20 +42,19 @@ class _SweepFile(Record):
 
 @dataclass(frozen=True)
 class SweepData:
-    """A sweep with its data for charts."""
+    """Sweep with its data for charts."""
 
     folder: Path  # the sweep folder
     name: str  # its name
-    # Columns of the summary that the sweep varies, without the seed
+    # Names of the axes, columns of `finished`, without the seed
     axes: tuple[str, ...]
     finished: pd.DataFrame  # rows of the runs that have metrics
-    n_failed: int  # rows that have none
-    # Keys of the metrics that it asks for; those that planners ask first where it names
-    # none
+    n_failed: int  # number of rows without metrics
+    # Keys of the metrics that the sweep selects; empty for the default ones
     metrics: tuple[str, ...] = ()
-    # What its runs were warned of, each once, with the number of runs
+    # Warnings of its runs, each once, with the number of runs
     warnings: tuple[str, ...] = ()
-    accuracy: float = 0.01  # relative, that it counts the seeds for
+    accuracy: float = 0.01  # relative accuracy of means for which seeds are counted
 
     @property
     def n_seeds(self) -> int:
@@ -64,12 +63,18 @@ class SweepData:
 
 
 def is_sweep(folder: Path) -> bool:
-    """Return True if a folder holds a sweep."""
+    """Return True if a folder is a sweep's folder."""
     return (folder / SUMMARY_FILE).is_file() and not (folder / MANIFEST).is_file()
 
 
 def read_sweep(folder: Path) -> SweepData:
-    """Read a sweep folder."""
+    """Read a sweep folder.
+
+    Raises
+    ------
+    InputError
+        If a file is damaged, or no run has finished.
+    """
     path = folder / SUMMARY_FILE
     spec = read_json(folder / SWEEP_FILE, _SweepFile)
     axes = tuple(name for name in dict.fromkeys(spec.axes) if name != "seed")
@@ -98,7 +103,7 @@ def read_sweep(folder: Path) -> SweepData:
     )
 
 
-def runs_to_draw(sweep: SweepData, most: int) -> list[tuple[Path, str]]:
+def runs_to_draw(sweep: SweepData, max_n: int) -> list[tuple[Path, str]]:
     """Return folders and labels of runs that span the axes evenly, with one seed.
 
     Runs without a folder or without a power series are left out.
@@ -106,31 +111,33 @@ def runs_to_draw(sweep: SweepData, most: int) -> list[tuple[Path, str]]:
     table = sweep.finished
     if "seed" in table:
         table = table.sort_values("seed", kind="stable")
-    # A run of each point, in the order of the file.
+    # One run of each point, in the order of the file
     axes = list(sweep.axes)
     table = table.drop_duplicates(axes).sort_index() if axes else table.iloc[:1]
-    places = table["run"].map(lambda name: sweep.folder / RUNS_FOLDER / str(name))
-    kept = (MANIFEST, FACILITY_FILE)
-    there = places.map(lambda place: all((place / name).is_file() for name in kept))
-    table, places = table[there], places[there]
-    chosen = evenly(len(table), most)
-    table, places = table.iloc[chosen], places.iloc[chosen]
+    folders = table["run"].map(lambda name: sweep.folder / RUNS_FOLDER / str(name))
+    needed_files = (MANIFEST, FACILITY_FILE)
+    is_complete = folders.map(
+        lambda folder: all((folder / name).is_file() for name in needed_files)
+    )
+    table, folders = table[is_complete], folders[is_complete]
+    chosen = evenly_spaced(len(table), max_n)
+    table, folders = table.iloc[chosen], folders.iloc[chosen]
     moving = moving_axes(table, sweep.axes) or list(sweep.axes)
     labels = [point_name(row, moving) or sweep.name for _, row in table.iterrows()]
-    return list(zip(places, labels, strict=True))
+    return list(zip(folders, labels, strict=True))
 
 
-def evenly(n: int, most: int) -> list[int]:
-    """Return up to `most` of n indices, evenly spaced, with both ends."""
+def evenly_spaced(n: int, max_n: int) -> list[int]:
+    """Return at most `max_n` of n indices, evenly spaced, with both ends."""
     return (
-        [round(k * (n - 1) / (most - 1)) for k in range(most)]
-        if n > most
+        [round(k * (n - 1) / (max_n - 1)) for k in range(max_n)]
+        if n > max_n
         else [*range(n)]
     )
 
 
 def moving_axes(table: pd.DataFrame, axes: tuple[str, ...]) -> list[str]:
-    """Return the axes with more than one value, and only the first of zipped axes."""
+    """Return the axes with several values, and only the first of zipped axes."""
     result: dict[tuple[int, ...], str] = {}
     for axis in axes:
         codes, values = table[axis].factorize()

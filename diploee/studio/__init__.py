@@ -1,8 +1,8 @@
-"""The studio: a local page to build a site, see its year and take it away.
+"""Studio: a local web page to build a scenario, simulate it and export the result.
 
-`diploee studio`. `edits` changes a scenario's text one key at a time; `sites` says what
-a page shows of it: fields, a one-line diagram, the same as a command and in Python.
-`work` makes runs and pages in a child process that `jobs` starts, follows and stops;
-`server` hands them to the page (`page.html`, `.css`, `.js`) and refuses everyone else.
-Results are shown as the pages of `diploee.reports`.
+`diploee studio` starts it. `edits` changes a scenario's text one key at a time. `sites`
+gives the contents of a page: form fields, a one-line diagram, the equivalent command
+and Python code. `work` simulates and draws in a child process, which `jobs` starts,
+follows and stops. `server` connects them to the page (`page.html`, `.css`, `.js`) and
+refuses other clients. Results are pages of `diploee.reports`.
 """

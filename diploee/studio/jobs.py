@@ -1,4 +1,4 @@
-"""Child process of the studio for one job at a time: start, progress and stop."""
+"""Child process of the studio, which runs one job at a time: start, progress, stop."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class Jobs:
         self._starting: asyncio.Task[asyncio.subprocess.Process] | None = None
         self._stopping: asyncio.Task[None] | None = None
 
-    async def warm(self) -> None:
-        """Start the child, so that the first job need not wait for it."""
+    async def start_child(self) -> None:
+        """Start the child before the first job needs it."""
         async with self._turn:
-            await self._started()
+            await self._running_child()
 
-    async def do(self, job: Message, writes: Path) -> AsyncGenerator[Message, None]:
-        """Yield what is said of a job.
+    async def run(self, job: Message, writes: Path) -> AsyncGenerator[Message, None]:
+        """Run a job in the child, and yield its messages.
 
-        Leaving the loop stops it, whatever it was doing. `writes` is the folder where
-        one that had to be killed may leave what was unfinished.
+        If the caller leaves the loop, the job is stopped. `writes` is the folder from
+        which unfinished files are removed if the job has to be killed.
         """
         while self._turn.locked():
             is_ready = self.child is not None
@@ -51,40 +51,41 @@ class Jobs:
                     async with self._turn:
                         pass
         async with self._turn:
-            await self._stopped()
+            await self._wait_for_stop()
             is_begun = is_done = False
             try:
-                child = await self._started()
+                child = await self._running_child()
                 is_begun = True
                 assert child.stdin is not None
                 child.stdin.write(json.dumps(job).encode() + b"\n")
                 await child.stdin.drain()
-                async with aclosing(self._said(child)) as said:
-                    async for message in said:
+                async with aclosing(self._messages(child)) as messages:
+                    async for message in messages:
                         if "gone" in message:
-                            await self._cleared(writes)
+                            await self._kill(writes)
                         is_done = "end" in message
                         yield message
             finally:
-                # Nothing can be awaited where a page has gone
+                # Nothing can be awaited after the page has closed
                 if is_begun and not is_done:
                     self._stopping = asyncio.create_task(self._stop(writes))
 
     async def close(self) -> None:
         """End the child, after the job that is being stopped."""
-        await self._stopped()
+        await self._wait_for_stop()
         if self._starting is not None:
             with suppress(DiploeeError):
                 self.child = await self._starting
-        await self._cleared(None)
+        await self._kill(None)
 
-    async def _stopped(self) -> None:
+    async def _wait_for_stop(self) -> None:
+        """Wait until the previous job has stopped."""
         if self._stopping is not None:
             await asyncio.shield(self._stopping)
             self._stopping = None
 
-    async def _started(self) -> asyncio.subprocess.Process:
-        """Return the child; a page that goes away does not stop its start."""
+    async def _running_child(self) -> asyncio.subprocess.Process:
+        """Return the running child; a page that closes does not cancel its start."""
         if self.child is None or self.child.returncode is not None:
             self._starting = starting = self._starting or asyncio.create_task(
                 self._start()
@@ -96,6 +97,7 @@ class Jobs:
         return self.child
 
     async def _start(self) -> asyncio.subprocess.Process:
+        """Start a child process, and wait until it is ready."""
         child = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -104,40 +106,41 @@ class Jobs:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
             limit=MAX_LINE_B,
-            start_new_session=True,  # Ctrl-C in the terminal is for the studio
+            start_new_session=True,  # Ctrl-C in the terminal ends only the studio
         )
-        if not await self._line(child):
+        if not await self._read_message(child):
             raise DiploeeError("the process for runs can't be started")
         return child
 
-    async def _said(
+    async def _messages(
         self, child: asyncio.subprocess.Process
     ) -> AsyncGenerator[Message, None]:
-        """Yield what the child says to the end of its job, and beats in silence."""
+        """Yield the child's messages until its job ends; empty ones in silence."""
         while True:
             try:
                 async with asyncio.timeout(BEAT_S):
-                    message = await self._line(child)
+                    message = await self._read_message(child)
             except TimeoutError:
                 yield {}
                 continue
-            gone = {
+            ended = {
                 "end": True,
                 "gone": True,
                 "problems": ["the run ended unexpectedly"],
             }
-            yield message or gone
+            yield message or ended
             if not message or "end" in message:
                 return
 
-    async def _line(self, child: asyncio.subprocess.Process) -> Message:
+    async def _read_message(self, child: asyncio.subprocess.Process) -> Message:
+        """Return the child's next message; empty if the child has ended."""
         assert child.stdout is not None
         text = await child.stdout.readline()
         message: Message = json.loads(text) if text else {}
         return message
 
     async def _stop(self, writes: Path) -> None:
-        """Stop the job in hand, by force if need be, and remove what it left."""
+        """Stop the current job, by force if necessary, and remove unfinished files."""
         child = self.child
         if child is None:
             return
@@ -145,15 +148,15 @@ class Jobs:
             child.send_signal(signal.SIGINT)
         try:
             async with asyncio.timeout(STOPS_S):
-                while message := await self._line(child):
+                while message := await self._read_message(child):
                     if "end" in message:
                         return
         except TimeoutError:
             pass
-        await self._cleared(writes)
+        await self._kill(writes)
 
-    async def _cleared(self, writes: Path | None) -> None:
-        """End the child at once, and remove what it left."""
+    async def _kill(self, writes: Path | None) -> None:
+        """Kill the child, and remove its unfinished files."""
         child, self.child = self.child, None
         if child is not None:
             with suppress(ProcessLookupError):

@@ -1,7 +1,7 @@
-"""Scenario of a studio page, shown as form fields, diagram and commands.
+"""Contents of a studio page: form fields, diagram, and commands of its scenario.
 
-A page stores its starting point (the template of `diploee init`, a file, or a text) and
-its edits, from which all else follows. Pages share no state, and the exported text is
+A page stores its start (the template of `diploee init`, a file, or a text) and its
+edits; its contents follow from these. Pages share no state, and the exported text is
 the text that ran.
 """
 
@@ -38,7 +38,7 @@ from diploee.scenario.models import Scenario, Size
 from diploee.scenario.starter import SiteAnswers
 from diploee.scenario.yaml_lines import dotted_key, load_yaml_with_lines, read_value
 from diploee.schedule.policy import compiled_engine_for
-from diploee.studio.edits import TAKEN_OUT, edited, flow, listed, read
+from diploee.studio.edits import REMOVED, parse_yaml, set_key, set_list, to_flow_yaml
 
 MAX_EDITS, MAX_TEXT_LENGTH, MAX_NAME_COLUMNS = 500, 500_000, 200
 MAX_FIRST, MAX_MATCHES = 15, 40
@@ -105,13 +105,15 @@ ValueText = Annotated[str, Field(max_length=20_000)]
 
 
 class Draft(BaseModel):
-    """A scenario being edited on a page: its starting point and the edits."""
+    """Scenario being edited on a page: its start and the edits."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     start: Literal["template", "file", "text"] = "template"
-    file: str = Field(default="", max_length=300)  # that it starts from
-    text: str = Field(default="", max_length=MAX_TEXT_LENGTH)  # that was typed
+    file: str = Field(default="", max_length=300)  # file from which it starts
+    text: str = Field(
+        default="", max_length=MAX_TEXT_LENGTH
+    )  # typed text from which it starts
     edits: tuple[tuple[Key, ValueText], ...] = Field(default=(), max_length=MAX_EDITS)
 
 
@@ -121,7 +123,7 @@ class StudioFolder:
 
     folder: Path  # resolved
 
-    def inside(self, name: str | Path) -> Path:
+    def resolve_inside(self, name: str | Path) -> Path:
         """Return the real path of a name in the folder; refuse paths outside."""
         try:
             path = (self.folder / name).resolve()
@@ -135,7 +137,7 @@ class StudioFolder:
 
     def scenario_file(self, name: str) -> Path:
         """Return a scenario's path by its name in the folder, or its shipped name."""
-        path = shipped("scenario").get(name) or self.inside(name)
+        path = shipped("scenario").get(name) or self.resolve_inside(name)
         if path.suffix not in (".yaml", ".yml"):
             raise InputError(
                 f"'{name}': expected the name of a YAML file, or of what ships"
@@ -143,7 +145,7 @@ class StudioFolder:
         return path
 
     def files(self, of_limits: bool = False) -> list[str]:
-        """Return the names of scenarios in the folder, or of its other YAML files."""
+        """Return the names of scenarios in the folder, or of other YAML files."""
         result = [
             p
             for p in self.folder.glob("*.y*ml")
@@ -157,41 +159,47 @@ class StudioFolder:
 
 @dataclass(frozen=True)
 class OpenedDraft:
-    """A draft as YAML text, before validation."""
+    """Draft as YAML text, before validation."""
 
     draft: Draft
     text: str
     base: str  # the text before the edits
-    folder: Path  # where names of files start
-    name: str  # of its start, on a command line
+    folder: Path  # folder to which file names are relative
+    name: str  # name of its start on a command line
     answers: SiteAnswers
 
     @property
     def data(self) -> dict[str, Any]:
         """Data of the YAML text."""
-        return read(self.text)[0]
+        return parse_yaml(self.text)[0]
 
 
-def checked_scenario(text: str, folder: Path, place: StudioFolder) -> Scenario:
-    """Return the scenario of a text; custom code and foreign files are refused."""
-    data, _ = read(text)
-    if code := next(_named_code(data, ""), None):
+def checked_scenario(text: str, folder: Path, studio_folder: StudioFolder) -> Scenario:
+    """Return the scenario of a YAML text.
+
+    Custom Python code, and files outside the studio's folder, are refused.
+    """
+    data, _ = parse_yaml(text)
+    if code := next(_code_keys(data, ""), None):
         raise ScenarioError(
             [f"{code}: code of your own is not loaded here; use 'diploee run'"]
         )
     scenario = scenario_from_dict(data).with_folder(folder)
-    roots = (place.folder, shipped_folder("scenarios").resolve())
+    roots = (studio_folder.folder, shipped_folder("scenarios").resolve())
     beside = [name for name in scenario.limits if name not in shipped("limits")]
     for name in (*input_files(scenario), *beside):
         path = (folder / name).resolve()
         if not any(path.is_relative_to(root) for root in roots):
             raise ScenarioError(
-                [f"scenario: '{name}' is outside of {place.folder}; move it there"]
+                [
+                    f"scenario: '{name}' is outside of {studio_folder.folder}; "
+                    "move it there"
+                ]
             )
     return scenario
 
 
-def _named_code(value: Any, at: str) -> Iterator[str]:
+def _code_keys(value: Any, at: str) -> Iterator[str]:
     """Yield the keys that name Python code, which a scenario would import."""
     if isinstance(value, dict):
         for key, inner in value.items():
@@ -201,26 +209,27 @@ def _named_code(value: Any, at: str) -> Iterator[str]:
                 and _CODE.fullmatch(inner.strip())
             ):
                 yield f"{at}{key}"
-            yield from _named_code(inner, f"{at}{key}.")
+            yield from _code_keys(inner, f"{at}{key}.")
     elif isinstance(value, list):
         for k, inner in enumerate(value):
-            yield from _named_code(inner, f"{at}{k}.")
+            yield from _code_keys(inner, f"{at}{k}.")
 
 
 @lru_cache(maxsize=64)
 def _starter(answers: SiteAnswers, name: str) -> str:
+    """Return the text of the starter scenario."""
     return starter(answers, name)[0]
 
 
-def opened(draft: Draft, place: StudioFolder) -> OpenedDraft:
-    """Return a draft with its edits applied.
+def open_draft(draft: Draft, studio_folder: StudioFolder) -> OpenedDraft:
+    """Return a draft's YAML text with its edits applied.
 
     Errors have a line ``key: message`` for each problem.
     """
-    answers, folder, name = SiteAnswers(), place.folder, draft.file
+    answers, folder, name = SiteAnswers(), studio_folder.folder, draft.file
     edits = [(key, text.strip()) for key, text in draft.edits]
     if draft.start == "template":
-        given = {
+        specified = {
             k.removeprefix(SITE_KEY): v
             for k, v in edits
             if k.startswith(SITE_KEY) and v
@@ -228,11 +237,13 @@ def opened(draft: Draft, place: StudioFolder) -> OpenedDraft:
         is_text = {
             n: f.annotation is not float for n, f in SiteAnswers.model_fields.items()
         }
-        asked = {
+        answers_data = {
             n: t if is_text.get(n) else read_value(t, SITE_KEY + n)
-            for n, t in given.items()
+            for n, t in specified.items()
         }
-        answers = checked(asked, SiteAnswers, lambda at: SITE_KEY + dotted_key(at))
+        answers = checked(
+            answers_data, SiteAnswers, lambda at: SITE_KEY + dotted_key(at)
+        )
         name = dict(edits).get("name") or "my_site"
         if not _NAME.fullmatch(name):
             raise InputError(
@@ -240,7 +251,7 @@ def opened(draft: Draft, place: StudioFolder) -> OpenedDraft:
             )
         base = _starter(answers, name)
     elif draft.start == "file":
-        file = place.scenario_file(draft.file)
+        file = studio_folder.scenario_file(draft.file)
         load_yaml_with_lines(file, "keys such as 'name:'")
         base, folder = file.read_text("utf-8"), file.parent
     else:
@@ -248,42 +259,50 @@ def opened(draft: Draft, place: StudioFolder) -> OpenedDraft:
     text = base
     for key, value in edits:
         if not key.startswith(SITE_KEY):
-            text = _made(text, key, value)
+            text = _with_edit(text, key, value)
     return OpenedDraft(draft, text, base, folder, name, answers)
 
 
 @lru_cache(maxsize=256)
-def _made(text: str, key: str, value_text: str) -> str:
-    """Return a text with one edit; stages may be named by their kind."""
-    value = read_value(value_text, key) if value_text else TAKEN_OUT
+def _with_edit(text: str, key: str, value_text: str) -> str:
+    """Return a scenario's text with one key edited.
+
+    Keys name a stage by its index or kind; a missing stage is added.
+    """
+    value = read_value(value_text, key) if value_text else REMOVED
     kind, _, rest = key.removeprefix(STAGES_KEY).partition(".")
     if not key.startswith(STAGES_KEY) or kind.isdecimal():
-        return edited(text, key, value)
-    data, _ = read(text)
+        return set_key(text, key, value)
+    data, _ = parse_yaml(text)
     stages = list(get_value(data, "facility.stages") or [])
-    at = _stage_at(stages, kind)
-    if value is TAKEN_OUT and key.removeprefix(STAGES_KEY) in _REMOVES:
-        stages[at or 0 : (at or 0) + (at is not None)] = []
-        return listed(text, "facility.stages", stages)
+    index = _stage_index(stages, kind)
+    if value is REMOVED and key.removeprefix(STAGES_KEY) in _REMOVES:
+        stages[index or 0 : (index or 0) + (index is not None)] = []
+        return set_list(text, "facility.stages", stages)
     if not rest:
-        item = value
-    elif at is None:
-        item = {"kind": kind, **_NEW.get(kind, {}), rest: value}
-        # An hour of its power, or the power of an hour
+        new_stage = value
+    elif index is None:
+        new_stage = {"kind": kind, **_NEW.get(kind, {}), rest: value}
+        # One hour of storage for the specified power or energy
         if kind == "battery" and "_mw" in rest:
-            item |= {"power_mw": value, "energy_mwh": value}
-    elif isinstance(stages[at], str):
-        item = {"kind": kind, rest: value}
+            new_stage |= {"power_mw": value, "energy_mwh": value}
+    elif isinstance(stages[index], str):
+        new_stage = {"kind": kind, rest: value}
     else:
-        return edited(text, f"{STAGES_KEY}{at}.{rest}", value)
-    if value is TAKEN_OUT:
+        return set_key(text, f"{STAGES_KEY}{index}.{rest}", value)
+    if value is REMOVED:
         return text
-    first = sum(_rank(stage) <= _rank(item) for stage in stages) if at is None else at
-    stages[first : first + (at is not None)] = [item]
-    return listed(text, "facility.stages", stages)
+    first = (
+        sum(_rank(stage) <= _rank(new_stage) for stage in stages)
+        if index is None
+        else index
+    )
+    stages[first : first + (index is not None)] = [new_stage]
+    return set_list(text, "facility.stages", stages)
 
 
-def _stage_at(stages: list[Any], kind: str) -> int | None:
+def _stage_index(stages: list[Any], kind: str) -> int | None:
+    """Return the index of the first stage of a kind, or None."""
     names = {kind} if kind != COOLING else set(cooling_kinds())
     return next((k for k, stage in enumerate(stages) if _kind(stage) in names), None)
 
@@ -293,70 +312,73 @@ def _kind(stage: Any) -> str:
 
 
 def _rank(stage: Any) -> int:
+    """Return the position of a stage between nodes and meter, in `_ORDER`."""
     kind = COOLING if _kind(stage) in cooling_kinds() else _kind(stage)
     return _ORDER.index(kind if kind in _ORDER else "")
 
 
 def cooling_kinds() -> list[str]:
-    """Return the kinds of cooling without required keys."""
+    """Return the kinds of cooling that have no required keys."""
     kinds = STAGES.by_name.items()
     return [
         n for n, spec in kinds if issubclass(spec, CoolingSpec) and n != "cooling_table"
     ]
 
 
-def state(draft: Draft, place: StudioFolder) -> dict[str, Any]:
+def page_contents(draft: Draft, studio_folder: StudioFolder) -> dict[str, Any]:
     """Return the contents of a page for its draft, or the draft's problems."""
     try:
-        site = opened(draft, place)
+        site = open_draft(draft, studio_folder)
     except InputError as error:
-        return {"problems": _problems(error, draft, {})}
+        return {"problems": _problems_by_field(error, draft, {})}
     data: dict[str, Any] = {}
     try:
         data = site.data
-        scenario = checked_scenario(site.text, site.folder, place)
+        scenario = checked_scenario(site.text, site.folder, studio_folder)
     except InputError as error:
-        return {"text": site.text, "problems": _problems(error, draft, data)}
+        return {"text": site.text, "problems": _problems_by_field(error, draft, data)}
     return {
         "text": site.text,
         "problems": [],
         "name": scenario.name,
         "hash": scenario.sha256(),
-        "title": _title(site, scenario),
+        "title": _site_title(site, scenario),
         "start": f"{scenario.start:%Y-%m-%d}",
         "duration": scenario.duration,
         "days": scenario.horizon_ms / MS_PER_DAY,
-        "line": line(scenario, data),
-        "fields": [*_first(site, scenario, place)],
-        **taken(site, scenario),
+        "line": one_line_diagram(scenario, data),
+        "fields": [*_first_fields(site, scenario, studio_folder)],
+        **command_and_python(site, scenario),
     }
 
 
-def _title(site: OpenedDraft, scenario: Scenario) -> str:
-    """Return a site's name and size, for the captions of its images."""
+def _site_title(site: OpenedDraft, scenario: Scenario) -> str:
+    """Return a site's name and size, for the captions of its charts."""
     size = site.answers if site.draft.start == "template" else scenario.facility.size
     if size is not None and size.poi_mw is not None:
         return f"{scenario.name}, {size.poi_mw:g} MW at the meter"
     return f"{scenario.name}, {plural(scenario.facility.n_nodes, 'node')}"
 
 
-def search(draft: Draft, place: StudioFolder, words: str) -> list[dict[str, Any]]:
+def search_keys(
+    draft: Draft, studio_folder: StudioFolder, words: str
+) -> list[dict[str, Any]]:
     """Return the scenario keys that match all words in name or description.
 
     Keys of missing equipment come last; setting such a key adds the equipment.
     """
-    site = opened(draft, place)
-    scenario = checked_scenario(site.text, site.folder, place)
-    written, asked = scenario.model_dump(mode="json"), words.lower().split()
+    site = open_draft(draft, studio_folder)
+    scenario = checked_scenario(site.text, site.folder, studio_folder)
+    written, words_asked = scenario.model_dump(mode="json"), words.lower().split()
     result: list[tuple[int, int, str, Model]] = []
-    for key, owner in chain(_walk(scenario, ""), _absent(scenario)):
+    for key, owner in chain(_plain_keys(scenario, ""), _missing_stage_keys(scenario)):
         text = type(owner).model_fields[key.rpartition(".")[2]].description or ""
-        if all(word in f"{key} {text}".lower() for word in asked):
+        if all(word in f"{key} {text}".lower() for word in words_asked):
             result.append(
-                (sum(word not in key for word in asked), len(result), key, owner)
+                (sum(word not in key for word in words_asked), len(result), key, owner)
             )
     return [
-        _field(
+        _form_field(
             key,
             owner,
             key.rpartition(".")[2],
@@ -367,11 +389,11 @@ def search(draft: Draft, place: StudioFolder, words: str) -> list[dict[str, Any]
     ]
 
 
-def _problems(
+def _problems_by_field(
     error: InputError, draft: Draft, data: dict[str, Any]
 ) -> list[dict[str, str]]:
     """Return problems, each with the edited field that caused it, if any."""
-    ids = {_resolved(key, data): key for key, _ in draft.edits}
+    ids = {_indexed_key(key, data): key for key, _ in draft.edits}
     result = []
     for problem in error.problems:
         where, _, message = problem.partition(": ")
@@ -382,45 +404,47 @@ def _problems(
     return result
 
 
-def _resolved(key: str, data: dict[str, Any]) -> str:
+def _indexed_key(key: str, data: dict[str, Any]) -> str:
     """Return a key with the index of a stage in place of its kind."""
     kind, dot, rest = key.removeprefix(STAGES_KEY).partition(".")
     if not key.startswith(STAGES_KEY) or kind.isdecimal():
         return key
-    at = _stage_at(list(get_value(data, "facility.stages") or []), kind)
+    at = _stage_index(list(get_value(data, "facility.stages") or []), kind)
     return key if at is None else f"{STAGES_KEY}{at}{dot}{rest}"
 
 
-def _walk(value: Any, at: str) -> Iterator[tuple[str, Model]]:
+def _plain_keys(value: Any, at: str) -> Iterator[tuple[str, Model]]:
     """Yield each key with a plain value, and its model."""
     for key, inner, owner, _ in children(value, at):
         within = list(inner.values()) if isinstance(inner, Mapping) else inner
-        listed = within if isinstance(within, list | tuple) else [within]
-        if any(isinstance(part, Model) for part in listed):
-            yield from _walk(inner, key)
+        parts = within if isinstance(within, list | tuple) else [within]
+        if any(isinstance(part, Model) for part in parts):
+            yield from _plain_keys(inner, key)
         elif owner is not None:
             yield key.lstrip("."), owner
 
 
-def _absent(scenario: Scenario) -> Iterator[tuple[str, Model]]:
+def _missing_stage_keys(scenario: Scenario) -> Iterator[tuple[str, Model]]:
     """Yield the keys of stage kinds that a scenario lacks."""
-    there = {stage.kind for stage in scenario.facility.stages}
+    present_kinds = {stage.kind for stage in scenario.facility.stages}
     for kind, spec in STAGES.by_name.items():
         stage: Any = spec.model_construct(kind=kind)
         names = [
-            name for name in spec.model_fields if name != "kind" and kind not in there
+            name
+            for name in spec.model_fields
+            if name != "kind" and kind not in present_kinds
         ]
         yield from ((f"{STAGES_KEY}{kind}.{name}", stage) for name in names)
 
 
-def _first(
-    site: OpenedDraft, scenario: Scenario, place: StudioFolder
+def _first_fields(
+    site: OpenedDraft, scenario: Scenario, studio_folder: StudioFolder
 ) -> Iterator[dict[str, Any]]:
     """Yield the initial fields of a page: tenants of the site, and equipment."""
     data, written = site.data, scenario.model_dump(mode="json")
     if site.draft.start == "template":
         for name in SiteAnswers.model_fields:
-            result = _field(
+            result = _form_field(
                 SITE_KEY + name, site.answers, name, getattr(site.answers, name), True
             )
             yield result | {
@@ -429,29 +453,31 @@ def _first(
     else:
         key = "facility.size.poi_mw"
         size = scenario.facility.size or Size.model_construct()
-        result = _field(key, size, "poi_mw", get_value(data, key), True)
+        result = _form_field(key, size, "poi_mw", get_value(data, key), True)
         yield result | {"label": _LABELS["poi_mw"]}
-        keys = dict(_walk(scenario, ""))
-        who = [key for pattern in _FIRST for key in keys if re.fullmatch(pattern, key)]
-        for key in who[: MAX_FIRST - 1 - len(EQUIPMENT)]:
+        keys = dict(_plain_keys(scenario, ""))
+        keys_to_show = [
+            key for pattern in _FIRST for key in keys if re.fullmatch(pattern, key)
+        ]
+        for key in keys_to_show[: MAX_FIRST - 1 - len(EQUIPMENT)]:
             *path, name = key.split(".")
             label = " ".join([*path[1:], name]).replace("_", " ")
-            yield _field(key, keys[key], name, get_value(written, key), True) | {
+            yield _form_field(key, keys[key], name, get_value(written, key), True) | {
                 "label": label
             }
     stages = scenario.facility.stages
     for key, label in EQUIPMENT.items():
         kind, _, name = key.removeprefix(STAGES_KEY).partition(".")
-        at = _stage_at([stage.kind for stage in stages], kind)
+        at = _stage_index([stage.kind for stage in stages], kind)
         if key == "limits":
-            result = _field(key, scenario, key, written.get(key) or None, True)
-            names = [*shipped("limits"), *place.files(of_limits=True)]
+            result = _form_field(key, scenario, key, written.get(key) or None, True)
+            names = [*shipped("limits"), *studio_folder.files(of_limits=True)]
             result |= {
                 "choices": ["", *(f"[{name}]" for name in names)],
                 "closed": True,
             }
         elif kind == COOLING:
-            result = _field(
+            result = _form_field(
                 key, scenario.facility, "stages", at and stages[at].kind, True
             )
             result |= {
@@ -471,33 +497,33 @@ def _first(
             value = (
                 None if at is None else get_value(written, f"{STAGES_KEY}{at}.{name}")
             )
-            result = _field(key, spec, name, value, at is not None)
+            result = _form_field(key, spec, name, value, at is not None)
             if key.removeprefix(STAGES_KEY) in _REMOVES:
                 result["text"] += " Empty: none."
                 result["choices"] = result["choices"] and ["", *result["choices"]]
         yield result | {"label": label}
 
 
-def _field(
+def _form_field(
     key: str, owner: Model, name: str, value: Any, given: bool
 ) -> dict[str, Any]:
     """Return a key as a form field, from the declaration in its model."""
-    field, of_key = (
+    field, key_schema = (
         type(owner).model_fields[name],
         _schema(type(owner))["properties"][name],
     )
     text, marks = field.description or "", field_marks(field)
-    choices, default = _choices(of_key), of_key.get("default")
+    choices, default = _allowed_values(key_schema), key_schema.get("default")
     return {
         "key": key,
         "label": key,
         "given": given,
-        "unit": _unit(name, text),
+        "unit": _key_unit(name, text),
         "text": text,
-        "value": "" if value is None else flow(value),
-        "default": "" if default in (None, "", [], {}) else flow(default),
-        "type": re.sub(r"\[(\w+)\]\(#\w+\)", r"\1", key_type(of_key)),
-        "allowed": allowed_values(of_key).replace("`", "") if not choices else "",
+        "value": "" if value is None else to_flow_yaml(value),
+        "default": "" if default in (None, "", [], {}) else to_flow_yaml(default),
+        "type": re.sub(r"\[(\w+)\]\(#\w+\)", r"\1", key_type(key_schema)),
+        "allowed": allowed_values(key_schema).replace("`", "") if not choices else "",
         "range": marks.get("range"),
         "assumed": marks.get("assumed", False),
         "choices": choices,
@@ -505,23 +531,23 @@ def _field(
     }
 
 
-def _unit(name: str, text: str) -> str:
+def _key_unit(name: str, text: str) -> str:
     """Return the unit of a key, from its description or the suffix of its name."""
-    said = re.findall(r"\[([^\[\]]+)\]", text)
-    return said[-1] if said else "s" if name.endswith("_s") else ""
+    units = re.findall(r"\[([^\[\]]+)\]", text)
+    return units[-1] if units else "s" if name.endswith("_s") else ""
 
 
-def _choices(of_key: Schema) -> list[str]:
+def _allowed_values(key_schema: Schema) -> list[str]:
     """Return the allowed values of a key that only takes literals."""
-    options = of_key.get("anyOf") or of_key.get("oneOf") or [of_key]
-    if of_key.get("type") == "boolean":
+    options = key_schema.get("anyOf") or key_schema.get("oneOf") or [key_schema]
+    if key_schema.get("type") == "boolean":
         return ["true", "false"]
     words: list[str] = []
     for option in options:
-        known = option.get("enum") or ([option["const"]] if "const" in option else [])
-        if not known and option.get("type") != "null":
+        values = option.get("enum") or ([option["const"]] if "const" in option else [])
+        if not values and option.get("type") != "null":
             return []
-        words += map(str, known)
+        words += map(str, values)
     return ["", *words] if {"type": "null"} in options else words
 
 
@@ -530,9 +556,9 @@ def _schema(model: type[Model]) -> Schema:
     return model.model_json_schema()
 
 
-def line(scenario: Scenario, data: dict[str, Any]) -> dict[str, Any]:
+def one_line_diagram(scenario: Scenario, data: dict[str, Any]) -> dict[str, Any]:
     """Return the one-line diagram: pools with loads, then stages up to the meter."""
-    facility, given = scenario.facility, get_value(data, "facility.stages") or []
+    facility, specified = scenario.facility, get_value(data, "facility.stages") or []
     kinds = (scenario.streams, scenario.request_streams, scenario.replica_streams)
     at = [(name, stream.pool) for streams in kinds for name, stream in streams.items()]
     pools = [
@@ -548,28 +574,28 @@ def line(scenario: Scenario, data: dict[str, Any]) -> dict[str, Any]:
         {
             "key": f"{STAGES_KEY}{k}.",
             "name": stage.kind.replace("_", " "),
-            "text": _said(stage, given[k] if k < len(given) else None),
+            "text": _settings_text(stage, specified[k] if k < len(specified) else None),
         }
         for k, stage in enumerate(facility.stages)
     ]
     return {"pools": pools, "stages": stages}
 
 
-def _said(stage: Any, given: Any) -> str:
-    """Return the first specified settings of a stage, with units."""
+def _settings_text(stage: Any, specified: Any) -> str:
+    """Return the first specified settings of a stage as text, with units."""
     texts = []
-    for key, value in given.items() if isinstance(given, dict) else ():
+    for key, value in specified.items() if isinstance(specified, dict) else ():
         if key != "kind" and isinstance(value, str | int | float):
             field = type(stage).model_fields.get(key)
-            unit = _unit(key, (field and field.description) or "")
+            unit = _key_unit(key, (field and field.description) or "")
             texts.append(f"{value} {unit}".strip().replace("_", " "))
     return ", ".join(texts[:2])
 
 
-def taken(site: OpenedDraft, scenario: Scenario) -> dict[str, str]:
+def command_and_python(site: OpenedDraft, scenario: Scenario) -> dict[str, str]:
     """Return the command line and the Python code that run the scenario."""
-    base, _ = read(site.base)
-    changes = dict(_changes(base, site.data, ""))
+    base, _ = parse_yaml(site.base)
+    changes = dict(_changed_keys(base, site.data, ""))
     policies = [pool.scheduler.open() for pool in scenario.facility.pools.values()]
     compiled = scenario.flexibility is None and all(map(compiled_engine_for, policies))
     lines, name = [], site.name
@@ -582,15 +608,19 @@ def taken(site: OpenedDraft, scenario: Scenario) -> dict[str, str]:
         lines.append(
             shlex.join(["diploee", "init", *options, "--defaults", "--out", name])
         )
-    if site.draft.start == "text" or not _is_same(base, changes, scenario):
+    if site.draft.start == "text" or not _is_same_scenario(base, changes, scenario):
         lines, changes, name = [], {}, f"{scenario.name}.yaml"
     sets = [
-        w for key, value in changes.items() for w in ("--set", f"{key}={flow(value)}")
+        w
+        for key, value in changes.items()
+        for w in ("--set", f"{key}={to_flow_yaml(value)}")
     ]
     engine = ["--engine", "compiled"] if compiled else []
     lines.append(shlex.join(["diploee", "run", name, *engine, *sets]))
     arguments = [repr(name), *(["engine='compiled'"] if compiled else [])]
-    values = {k: flow(v) if isinstance(v, date) else v for k, v in changes.items()}
+    values = {
+        k: to_flow_yaml(v) if isinstance(v, date) else v for k, v in changes.items()
+    }
     arguments += [f"values={values!r}"] if values else []
     python = (
         f"import diploee\n\nrun = diploee.run({', '.join(arguments)})\nrun.report()\n"
@@ -600,19 +630,21 @@ def taken(site: OpenedDraft, scenario: Scenario) -> dict[str, str]:
     return {"command": "\n".join(lines), "python": python}
 
 
-def _is_same(base: dict[str, Any], changes: dict[str, Any], scenario: Scenario) -> bool:
+def _is_same_scenario(
+    base: dict[str, Any], changes: dict[str, Any], scenario: Scenario
+) -> bool:
     """Return True if changed keys on a command line give the same scenario."""
     try:
         data, _ = with_overrides(
-            base, [f"{key}={flow(value)}" for key, value in changes.items()]
+            base, [f"{key}={to_flow_yaml(value)}" for key, value in changes.items()]
         )
         return scenario_from_dict(data).sha256() == scenario.sha256()
     except InputError:
         return False
 
 
-def _changes(old: Any, new: Any, at: str) -> Iterator[tuple[str, Any]]:
-    """Yield the keys that differ between two scenarios.
+def _changed_keys(old: Any, new: Any, at: str) -> Iterator[tuple[str, Any]]:
+    """Yield the keys that differ between two scenarios, with new values.
 
     Lists of different length count as one key.
     """
@@ -624,19 +656,21 @@ def _changes(old: Any, new: Any, at: str) -> Iterator[tuple[str, Any]]:
         and not any("." in str(k) for k in new)
     ):
         for key in {**old, **new}:
-            yield from _changes(old.get(key), new.get(key), f"{at}.{key}".lstrip("."))
+            yield from _changed_keys(
+                old.get(key), new.get(key), f"{at}.{key}".lstrip(".")
+            )
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for k, (before, after) in enumerate(zip(old, new, strict=True)):
-            yield from _changes(before, after, f"{at}.{k}")
+            yield from _changed_keys(before, after, f"{at}.{k}")
     else:
         yield at, new
 
 
-def week_of(text: str, start: str) -> str:
+def week_text(text: str, start: str) -> str:
     """Return a scenario's text for one week, without limits.
 
     Compliance results are only valid for the whole period.
     """
-    data = {**read(text)[0], "duration": "7 d"}
+    data = {**parse_yaml(text)[0], "duration": "7 d"}
     data |= {"start": read_value(start, "start")} if start else {}
-    return flow({key: value for key, value in data.items() if key != "limits"})
+    return to_flow_yaml({key: value for key, value in data.items() if key != "limits"})

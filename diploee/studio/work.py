@@ -1,8 +1,8 @@
 """Child process of a studio, which runs one job at a time.
 
-A job is a line of JSON on its input; the outputs are several lines, the last with
+A job is a line of JSON on standard input. Its output is several lines, the last with
 ``end``. SIGINT stops the current job and removes unfinished files. The process also
-ends when its output is closed.
+ends if its output is closed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from diploee.runs.formatting import interval
 from diploee.runs.parquet_files import FACILITY_FILE
 from diploee.runs.reader import RunFolder
 from diploee.scenario.models import Scenario
-from diploee.studio.sites import StudioFolder, checked_scenario, week_of
+from diploee.studio.sites import StudioFolder, checked_scenario, week_text
 
 Say = Callable[..., None]
 EVERY_S = 0.1
@@ -82,53 +82,54 @@ class ReportedProgress(Progress):
         self._say(warning=text)
 
     def forecast(self, text: str) -> None:
-        """Send the forecast time and memory of the run to the page."""
+        """Send the run's forecast time and memory to the page."""
         self._say(forecast=text)
 
 
 class PowerPreview:
-    """Sink of a run's blocks, which draws the power before the metrics are ready."""
+    """Sink of a run's blocks that draws the power before the metrics are ready."""
 
     def __init__(
-        self, scenario: Scenario, before: Any, drawn: Callable[[str], None]
+        self, scenario: Scenario, before: Any, show: Callable[[str], None]
     ) -> None:
-        self._scenario, self._before, self._drawn = scenario, before, drawn
+        self._scenario, self._before, self._show = scenario, before, show
         self._powers: list[Any] = []
-        self.series: Any = None  # times and means [W], for the next picture
+        self.series: Any = None  # times and means [W], for the next chart
 
     def add(self, block: Block) -> None:
-        """Add a block of the run."""
+        """Add a block of the run; draw the power after the last block."""
         self._powers.append(np.asarray(block.columns[POWER], np.float64))
         if block.end_ms >= self._scenario.n_intervals * self._scenario.resolution_ms:
             self.draw(np.concatenate(self._powers))
 
     def draw(self, power_w: Any) -> None:
         """Draw the power of the whole run [W]."""
-        self._drawn(Figures().page(self._chart(power_w)))
+        self._show(Figures().page(self._chart(power_w)))
 
     def _chart(self, power_w: Any) -> Chart:
+        """Return the chart of the run's power, and of the previous run's."""
         scenario = self._scenario
-        an_hour = max(MS_PER_H // scenario.resolution_ms, 1)
-        every = an_hour if power_w.size > MAX_POINTS else 1
-        whole = power_w[: power_w.size // every * every].reshape(-1, every)
+        steps_per_hour = max(MS_PER_H // scenario.resolution_ms, 1)
+        every = steps_per_hour if power_w.size > MAX_POINTS else 1
+        blocks = power_w[: power_w.size // every * every].reshape(-1, every)
         start = np.datetime64(scenario.start, "ms")
-        x = start + np.arange(len(whole)) * np.timedelta64(
+        x = start + np.arange(len(blocks)) * np.timedelta64(
             every * scenario.resolution_ms, "ms"
         )
-        self.series = (x, whole.mean(axis=1))
+        self.series = (x, blocks.mean(axis=1))
         unit = power_unit(float(power_w.max(initial=0.0)))
         layers: list[Area | Line] = []
         if every > 1:
-            low, high = whole.min(axis=1) / unit.watts, whole.max(axis=1) / unit.watts
+            low, high = blocks.min(axis=1) / unit.watts, blocks.max(axis=1) / unit.watts
             layers.append(
                 Area(x, low, high, "least to most within", colour(0), 0.25, unit.power)
             )
         if self._before is not None:
-            was_x, was_w = self._before
+            previous_x, previous_w = self._before
             layers.append(
                 Line(
-                    was_x,
-                    was_w / unit.watts,
+                    previous_x,
+                    previous_w / unit.watts,
                     "before",
                     MUTED,
                     unit.power,
@@ -172,32 +173,34 @@ class Worker:
         self.say = say
         self._library = ProfileLibrary.open()
         self._reader = InputReader()
-        # Last picture of each page, by the start and the length of the run
+        # Last series of each page, by start and length of the run
         self._series: dict[tuple[str, datetime, int], Any] = {}
-        self._done: dict[str, Path] = {}  # runs of whole scenarios, by their hash
-        Figures().scripts()  # which takes a second the first time
+        self._done: dict[
+            str, Path
+        ] = {}  # finished runs of whole periods, by the scenario's hash
+        Figures().scripts()  # takes a second the first time
 
     def run(self, job: dict[str, Any]) -> None:
-        """Simulate a scenario or a week: forecast, power, pages and differences."""
-        place, folder, frames = (
+        """Simulate a scenario or a week of it, and make its pages and differences."""
+        studio_folder, folder, frames = (
             StudioFolder(Path(job["root"])),
             Path(job["folder"]),
             Path(job["frames"]),
         )
         is_week = job["span"] == "week"
-        text = week_of(job["text"], job["start"]) if is_week else job["text"]
-        scenario = checked_scenario(text, folder, place)
+        text = week_text(job["text"], job["start"]) if is_week else job["text"]
+        scenario = checked_scenario(text, folder, studio_folder)
         inputs = self._reader.load(scenario, self._library)
         out, result = frames / "run", None
         if not is_week:
-            runs, sha256 = place.inside("runs"), scenario.sha256()
+            runs, sha256 = studio_folder.resolve_inside("runs"), scenario.sha256()
             first = runs / f"{scenario.name}-{sha256[:8]}"
-            result = _finished(
+            result = _existing_run(
                 self._done.get(sha256, first), sha256, sha256 in self._done
             )
             out = default_folder(scenario.name, sha256, runs)
         key = (job["page"], scenario.start, scenario.horizon_ms)
-        keep = partial(self._keep, frames, "picture")
+        keep = partial(self._write_page, frames, "picture")
         watch = PowerPreview(scenario, self._series.get(key), keep)
         if result is not None:
             watch.draw(_power_w(result))
@@ -218,10 +221,10 @@ class Worker:
             self._series.pop(next(iter(self._series)))
         self._series[key] = watch.series
         self.say(stage="page", fraction=0.0, text="")
-        self._page([result], frames)
+        self._make_report([result], frames)
         self.say(run=str(result.folder), **self._differences(job.get("before"), result))
 
-    def look(self, job: dict[str, Any]) -> None:
+    def show_runs(self, job: dict[str, Any]) -> None:
         """Make the page of finished runs, compared if there are several."""
         runs, frames, before = (
             [*map(RunFolder.open, job["runs"])],
@@ -230,15 +233,15 @@ class Worker:
         )
         for run in runs[:2]:
             watch = PowerPreview(
-                run.scenario, before, partial(self._keep, frames, "picture")
+                run.scenario, before, partial(self._write_page, frames, "picture")
             )
             watch.draw(_power_w(run))
             before = watch.series
-        self._page(runs, frames)
+        self._make_report(runs, frames)
         more = self._differences(job["runs"][0], runs[1]) if len(runs) == 2 else {}
         self.say(run=str(runs[0].folder), **more)
 
-    def take(self, job: dict[str, Any]) -> None:
+    def write_file(self, job: dict[str, Any]) -> None:
         """Write the data sheet or an export of a run."""
         out, run = Path(job["frames"]), api.open_run(job["run"])
         if job["what"] == "datasheet":
@@ -258,50 +261,55 @@ class Worker:
                 file = Path(shutil.make_archive(str(file), "zip", file))
         self.say(file=str(file))
 
-    def _page(self, runs: list[RunFolder], frames: Path) -> None:
+    def _make_report(self, runs: list[RunFolder], frames: Path) -> None:
+        """Write the report page of runs into the result's folder."""
         report = build_report([run.folder for run in runs])
-        self._keep(frames, "report", report_page(report))
+        self._write_page(frames, "report", report_page(report))
 
-    def _keep(self, frames: Path, name: str, page: str) -> None:
+    def _write_page(self, frames: Path, name: str, page: str) -> None:
+        """Write a page of the result, and send its name."""
         (frames / f"{name}.html").write_text(page, "utf-8")
         self.say(frame=name)
 
     def _differences(self, before: str | None, run: RunFolder) -> dict[str, Any]:
+        """Return the differences from an earlier run of the same period, if any."""
         if not before or not (Path(before) / FACILITY_FILE).exists():
             return {}
         try:
-            if _days_of(RunFolder.open(before)) != _days_of(run):
+            if _run_period(RunFolder.open(before)) != _run_period(run):
                 return {}
-            return {"differences": _in_words(compare(before, run.folder))}
-        except DiploeeError:  # of a run of other years' versions
+            return {"differences": _difference_texts(compare(before, run.folder))}
+        except DiploeeError:  # a run of another version
             return {}
 
 
-def _days_of(run: RunFolder) -> tuple[datetime, int]:
+def _run_period(run: RunFolder) -> tuple[datetime, int]:
+    """Return start and length [ms] of a run."""
     return run.scenario.start, run.scenario.horizon_ms
 
 
 def _power_w(run: RunFolder) -> Any:
+    """Return the facility power of a run [W]."""
     return run.facility([POWER])[POWER].to_numpy()
 
 
-def _in_words(found: Comparison) -> list[str]:
+def _difference_texts(comparison: Comparison) -> list[str]:
     """Return the main differences of two runs as text, the most important first."""
-    rows = [row for row in found.rows if not row.is_shown_equal]
+    rows = [row for row in comparison.rows if not row.has_equal_text]
     lines = []
     for row in rows[:MAX_DIFFERENCES]:
         before, after, change = row.cells
         lines.append(f"{row.metric.heading}: {before} to {after} ({change or NONE})")
-    if left := len(rows) - len(lines):
-        lines.append(f"{left} more figures differ")
+    if n_left := len(rows) - len(lines):
+        lines.append(f"{n_left} more figures differ")
     return lines or ["No figure differs from the run before."]
 
 
-def _finished(folder: Path, sha256: str, is_known: bool) -> RunFolder | None:
-    """Return an existing run of the same scenario and version; else None.
+def _existing_run(folder: Path, sha256: str, is_known: bool) -> RunFolder | None:
+    """Return an existing run of the same scenario and version, or None.
 
-    A scenario with a requested size has another hash in its manifest, that of the sized
-    site.
+    If `facility.size` scales a scenario, its manifest has the hash of the sized site,
+    so `is_known` runs are not compared.
     """
     try:
         run = RunFolder.open(folder)
@@ -316,7 +324,7 @@ def _finished(folder: Path, sha256: str, is_known: bool) -> RunFolder | None:
 
 
 def _memory_mb() -> float:
-    """Return the free memory [MB]; infinite if unknown."""
+    """Return the available memory [MB]; infinite if unknown."""
     with suppress(OSError):
         result = re.search(
             r"MemAvailable:\s*(\d+)", Path("/proc/meminfo").read_text("ascii")
@@ -326,10 +334,10 @@ def _memory_mb() -> float:
 
 
 def main() -> None:
-    """Run jobs until the input ends."""
+    """Run jobs from standard input until it ends."""
     warnings.simplefilter("ignore")
     pipe = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # nothing else may speak there
+    os.dup2(2, 1)  # nothing else may write to it
     busy = False
 
     def say(**message: Any) -> None:
@@ -350,9 +358,9 @@ def main() -> None:
         try:
             busy = True
             job = json.loads(text)
-            {"run": worker.run, "look": worker.look, "take": worker.take}[job["do"]](
-                job
-            )
+            {"run": worker.run, "look": worker.show_runs, "take": worker.write_file}[
+                job["do"]
+            ](job)
         except KeyboardInterrupt:
             problems = ["stopped"]
         except RunTooLongError as error:

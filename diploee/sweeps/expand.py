@@ -17,7 +17,7 @@ from diploee.base.errors import Brief, InputError, ScenarioError, shown
 from diploee.base.plain_data import KeyPath
 from diploee.base.rng import named_rng
 from diploee.base.version import full_version
-from diploee.grid.limits.file import limits_of
+from diploee.grid.limits.file import load_scenario_limits
 from diploee.importers.inputs import InputReader
 from diploee.loads.inputs import Inputs
 from diploee.loads.jobs.streams import JobStreams
@@ -242,7 +242,7 @@ def own_parts_of(
 
     Entries of `known` are not hashed again.
     """
-    return own_parts(scenario, inputs, known, limits_of(scenario))
+    return own_parts(scenario, inputs, known, load_scenario_limits(scenario))
 
 
 def run_hash(scenario: Scenario, inputs: Inputs, own: Sequence[OwnPart] = ()) -> str:
@@ -266,7 +266,9 @@ def run_hash(scenario: Scenario, inputs: Inputs, own: Sequence[OwnPart] = ()) ->
         },
         "curves": {name: file.sha256 for name, file in curve_files.items()},
         "files": dict(inputs.hashes),
-        "limits": [each.model_dump(mode="json") for each in limits_of(scenario)],
+        "limits": [
+            each.model_dump(mode="json") for each in load_scenario_limits(scenario)
+        ],
         "own_parts": [asdict(part) for part in own],
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

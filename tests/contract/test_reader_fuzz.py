@@ -18,7 +18,7 @@ from text_readers import READERS, TextReader
 
 from diploee.base.errors import InputError
 from diploee.fits.jobs.job_log_fit import fit_job_log
-from diploee.fits.jobs.summary import head_of, job_stream
+from diploee.fits.jobs.summary import job_stream, stream_comments
 from diploee.fits.requests import summary
 from diploee.fits.requests.fit import fit_requests
 from diploee.loads.jobs.job_log import JobLog
@@ -99,14 +99,14 @@ def told(result: Any) -> str:
     if isinstance(result, JobLog):
         check_log(result)
         fit = fit_job_log(result, [ClassRule(workload="tune")], tiny_library())
-        return "\n".join([*head_of(fit), str(job_stream(fit, "main"))])
+        return "\n".join([*stream_comments(fit), str(job_stream(fit, "main"))])
     if isinstance(result, RequestTrace):
         counts = result.counts
         assert counts.n_rows == counts.n_kept + sum(counts.dropped.values())
         assert np.isfinite(result.n_requests).all() and (result.n_requests >= 0).all()
         of = fit_requests(result)
         stream = summary.request_stream(of, pool="main")
-        return "\n".join([*summary.head_of(of), str(stream)])
+        return "\n".join([*summary.stream_comments(of), str(stream)])
     return ""
 
 

@@ -113,7 +113,7 @@ class Fed:
 
 def filtered(running):
     return Fed(
-        Exceedance(1e6, STEP_MS), lambda stretch: ranges(20)(running.see(stretch))
+        Exceedance(1e6, STEP_MS), lambda stretch: ranges(20)(running.filter(stretch))
     )
 
 

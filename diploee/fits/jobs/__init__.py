@@ -1,1 +1,1 @@
-"""Fits of job logs: distributions from the records of a scheduler."""
+"""Fits of job logs: distributions from a scheduler's records."""

@@ -1,7 +1,4 @@
-"""Fit of job arrivals.
-
-Calendar weights, daily count, how hours and days scatter about it.
-"""
+"""Fit of job arrivals: calendar weights, mean daily count, overdispersion."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from diploee.base.errors import Brief
 from diploee.base.model import InnerShare, default, document_fields, unset
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_DAY, MS_PER_H
-from diploee.fits.binned_counts import Counts, sums
+from diploee.fits.binned_counts import BinnedCounts, sum_by_index
 from diploee.fits.calendar import (
     CalendarFit,
     FitChoices,
@@ -30,8 +27,7 @@ from diploee.fits.overdispersion import MAX_DISPERSION, DispersionFit, fit_dispe
 from diploee.fits.weeks import WeekFit, fit_weeks
 
 POISSON_REJECTED_BELOW = 0.01
-"""Probability of the hourly scatter below which submissions are taken as
-over-dispersed."""
+"""p-value of the Poisson test of hourly counts below which counts are overdispersed."""
 
 ArrivalKind = Literal["auto", "poisson", "gamma"]
 
@@ -71,38 +67,38 @@ class JobFitOptions(FitChoices):
 class ArrivalFit(Brief):
     """Fitted process of job submissions."""
 
-    # Submissions per clock hour; jobs that come together, as an array, are one
-    hours: Counts
+    # Submissions per clock hour; a job array is one submission
+    hours: BinnedCounts
     calendar: CalendarFit  # weights of the week and of the months
-    # Limits of the weights of the hours of the week (168,), and of the months (12,)
+    # Limits of the weights of the hours of the week (168,) and of months (12,)
     week_low: Float64Array
     week_high: Float64Array
     month_low: Float64Array | None
     month_high: Float64Array | None
-    # Mean daily count over a week and a year, with limits from the scatter of the weeks
-    # (of the days, where there are few weeks)
+    # Mean daily count, with limits from the variance of weeks (of days, if there are
+    # few weeks)
     jobs_per_day: float
     jobs_per_day_low: float
     jobs_per_day_high: float
-    # Of hourly counts; None where the span is too short for it
+    # Dispersion of hourly counts; None if the span is too short
     scatter: DispersionFit | None
-    # For the scenario's stream; None where hours, or days, do not differ at random
+    # Values for the scenario's stream; None without overdispersion of hours, of days
     dispersion: float | None
     day_dispersion: float | None
-    weeks: WeekFit | None  # how weeks differ; None where too few were seen
+    weeks: WeekFit | None  # differences between weeks; None for too few weeks
 
 
 def fit_arrivals(
-    hours: Counts,
+    hours: BinnedCounts,
     hour: Int64Array,
     n_jobs: Int64Array,
     node_h: Float64Array,
     options: JobFitOptions,
 ) -> ArrivalFit:
-    """Fit the calendar, the daily count and the dispersion of hourly and daily counts.
+    """Fit calendar, daily count, and overdispersion of hours and days.
 
-    `hour` is that of each submission in the span of `hours`, `n_jobs` are the jobs that
-    it brings and `node_h` is their node time, by which weeks differ.
+    `hour` is the index of each submission's hour in `hours`, `n_jobs` its number of
+    jobs, `node_h` its node time [node-h], by which weeks are compared.
     """
     sizes, n_hours, confidence = (
         n_jobs.astype(np.float64),
@@ -110,41 +106,46 @@ def fit_arrivals(
         options.confidence,
     )
     counts, jobs, own_squares = (
-        sums(hour, x, n_hours) for x in (None, sizes, sizes**2)
+        sum_by_index(hour, x, n_hours) for x in (None, sizes, sizes**2)
     )
     hours = replace(hours, counts=counts)
     calendar = fit_calendar(hours, options.months, options.calendar)
-    # A part of an hour ends with a submission: its count is no draw
-    whole = hours.coverage == 1
-    # Months as a scenario lays them, going over into each other.
-    expected = (calendar.expected * calendar.laid())[whole]
+    # Partly covered hours end with a submission: their counts are no random draws
+    is_complete = hours.coverage == 1
+    # Expected counts with the smooth month factors of a scenario
+    expected = (calendar.expected * calendar.smooth_month_ratio())[is_complete]
     per_submission = float(jobs.sum() / hours.counts.sum())
-    starts_ms = hours.start_ms[whole]
-    of_weeks, per_count = (
-        sums(hour, node_h, n_hours)[whole],
+    starts_ms = hours.start_ms[is_complete]
+    node_time, per_count = (
+        sum_by_index(hour, node_h, n_hours)[is_complete],
         float(node_h.sum() / counts.sum()),
     )
-    weeks = fit_weeks(starts_ms, MS_PER_H, of_weeks / per_count, expected, confidence)
-    scatter_of = partial(
+    weeks = fit_weeks(starts_ms, MS_PER_H, node_time / per_count, expected, confidence)
+    fit_scatter = partial(
         fit_dispersion,
         day=starts_ms // MS_PER_DAY,
         n_parameters=calendar.n_parameters,
         n_day_parameters=calendar.n_day_parameters,
         confidence=confidence,
-        # What weeks differ by is not to be found again in their days.
+        # Differences between weeks are not counted again as differences of days
         weeks_differ=weeks is not None and weeks.is_significant,
     )
-    scatter, has_arrays = scatter_of(hours.counts[whole], expected), per_submission > 1
+    scatter, has_arrays = (
+        fit_scatter(hours.counts[is_complete], expected),
+        per_submission > 1,
+    )
     if scatter is not None and has_arrays:
-        # The factors are those of jobs: submissions of one job may come more evenly
-        # than arrays.
-        of_jobs = scatter_of(
-            jobs[whole], expected * per_submission, own_squares=own_squares[whole]
+        # Dispersion of jobs, not submissions: single jobs may be more regular than
+        # arrays
+        job_scatter = fit_scatter(
+            jobs[is_complete],
+            expected * per_submission,
+            own_squares=own_squares[is_complete],
         )
-        if of_jobs is not None:
+        if job_scatter is not None:
             names = ("dispersion", "low", "high", "day", "day_low", "day_high")
             scatter = replace(
-                scatter, **{name: getattr(of_jobs, name) for name in names}
+                scatter, **{name: getattr(job_scatter, name) for name in names}
             )
     dispersion = day_dispersion = None
     if scatter is not None and options.arrivals != "poisson":
@@ -160,8 +161,8 @@ def fit_arrivals(
         HOURS_PER_WEEK if jobs.size >= MIN_BATCHES * HOURS_PER_WEEK else HOURS_PER_DAY
     )
     starts = np.arange(0, max(jobs.size - length + 1, 1), length)
-    of_all = (jobs, calendar.expected * per_submission)
-    seen, mean = (np.add.reduceat(x, starts) for x in of_all)
+    series = (jobs, calendar.expected * per_submission)
+    seen, mean = (np.add.reduceat(x, starts) for x in series)
     low, high = total_limits(seen, mean, confidence)
     return ArrivalFit(
         hours,

@@ -1,7 +1,4 @@
-"""Fits of the job classes of a log.
-
-Shares, durations, and jobs that come together.
-"""
+"""Fits of job classes: fractions, durations, and job arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from scipy import special, stats
 from diploee.base.errors import Brief
 from diploee.base.tables import BoolArray, Float64Array, Int16Array, Int64Array
 from diploee.base.units import MS_PER_H, MS_PER_MIN, MS_PER_S, SLOTS_PER_GPU
-from diploee.fits.confidence_limits import closed_shares, share_limits
+from diploee.fits.confidence_limits import round_shares, share_limits
 from diploee.fits.jobs.classes import JobGroups
 from diploee.fits.jobs.durations import DurationFit, fit_durations, ks_distance
 from diploee.loads.jobs.job_log import JobRecords
@@ -22,36 +19,38 @@ from diploee.scenario.durations import MAX_DURATION_S
 from diploee.scenario.job_streams import JobArrays
 
 MIN_JOBS_FOR_DURATIONS = 100
-"""Jobs that a table of durations needs; classes of fewer share one with those next to
-them."""
+"""Minimum number of jobs of a duration table; smaller classes share a table."""
 
 MIN_SCALE = 5e-4
-"""Distance from 1 from which a table is scaled to keep node time."""
+"""Minimum difference of a scale factor from 1 for which durations are scaled."""
 
 GAP_MS = MS_PER_S
 USER_GAP_MS = MS_PER_MIN
-"""Jobs alike, or those of one user where the log tells them, that follow each other no
-later were submitted together (ASSUMPTION [J]: a loop of a script submits a job in some
-seconds, at times in more)."""
+"""Maximum time [ms] between submissions of an array, without and with user ids.
+
+ASSUMPTION (judgement): a loop of a script submits a job every few seconds.
+"""
 
 MAX_SPAN_MS = MS_PER_H
-"""Jobs of longer loops come in several arrays: those of a scenario come at one instant."""  # noqa: E501
+"""Longest array [ms]; longer loops are several arrays, which a scenario submits at
+once."""
 
 MIN_SHARE = 0.02
 OVER_CHANCE = 4
-"""A class has arrays where they hold this share of its jobs, and as many times what
-chance does."""
+"""Minimum fraction of a class's jobs in arrays, and minimum multiple of the number
+expected by chance."""
 
 EXACT_SIZES = 8
 SIZE_STEP = 1.25
-"""Sizes up to the first are counted one by one, larger ones by steps of this ratio."""
+"""Array sizes up to the first are separate; larger ones are merged in steps of this
+ratio."""
 
 
 @dataclass(frozen=True, eq=False)
 class NodeCountFit:
-    """Fractions of the node counts among the logged jobs, with limits.
+    """Fractions of node counts among the logged jobs, with limits.
 
-    Parts where allocated.
+    Node counts are fractions of a node if the pool allocates GPUs.
     """
 
     n_nodes: Int64Array | Float64Array
@@ -62,38 +61,34 @@ class NodeCountFit:
 
 @dataclass(frozen=True)
 class ClassFit(Brief):
-    """Fitted job class: scenario keys, with limits and durations."""
+    """Fitted job class: its scenario keys, with limits and durations."""
 
     workload: str  # workload of the profiles
     n_nodes: int  # nodes of a job
-    # GPUs of a job on a part of a node, where the pool allocates those
+    # GPUs of a job on part of a node, if the pool allocates GPUs
     n_gpus: float | None
-    profile_n_nodes: int  # nodes of the profiles that it takes its power from
+    profile_n_nodes: int  # nodes of its power profiles
     n_jobs: int  # jobs of the log in the class
-    # Share of the jobs, with limits
+    # Fraction of the jobs, with limits
     probability: float
     low: float
     high: float
-    arrays: JobArrays | None  # jobs that come together
-    # How long the jobs outside of arrays run, such that the class keeps its node time;
-    # None where they are to run as long as their profiles
+    arrays: JobArrays | None  # job arrays
+    # Durations of jobs outside arrays, which keep the class's node time; None if jobs
+    # run as long as their profiles
     duration: DurationFit | None
-    # The class has too few jobs for a table of its own: it shares that of classes of
-    # nearby width, scaled such that they keep their node time together
+    # The class shares a duration table with similar node counts, as it has few jobs
     shares_durations: bool
 
     @property
     def name(self) -> str:
-        """The class's name, as `JobClass.name`."""
+        """Name of the class, as `JobClass.name`."""
         width = self.n_nodes if self.n_gpus is None else f"{self.n_gpus:g}gpu"
         return f"{self.workload}/{width}"
 
     @property
     def model_mean_s(self) -> float | None:
-        """Mean duration of the jobs that the model draws.
-
-        Those of arrays included [s].
-        """
+        """Mean duration of the class's modelled jobs [s], arrays included."""
         if self.duration is None:
             return None
         mean_s = self.duration.model_mean_s
@@ -112,9 +107,12 @@ def fit_classes(
     confidence: float,
     slots: int,
 ) -> tuple[ClassFit, ...]:
-    """Fit shares and durations of the classes that occur, nodes in slots."""
-    # A job that took a neighbouring width runs for as much longer or shorter: its node
-    # time stays.
+    """Fit fractions, arrays and durations of the classes that occur in a log.
+
+    `array` and `day` are the array and the day of each job. `slots` is the number of
+    slots per node, the unit of node counts.
+    """
+    # A job whose node count was merged keeps its node time
     widths = np.array(groups.n_nodes)[class_of]
     duration_s = np.minimum(
         jobs.duration_ms / MS_PER_S * (jobs.n_nodes / widths), float(MAX_DURATION_S)
@@ -122,42 +120,44 @@ def fit_classes(
     share, low, high = share_limits(
         class_of.astype(np.int64), day, len(groups), confidence
     )
-    together = in_arrays(array)
+    is_in_array_job = is_in_array(array)
     n_jobs = np.bincount(class_of, minlength=len(groups))
-    n_alone = np.bincount(class_of[~together], minlength=len(groups))
-    # Classes whose jobs all come in arrays have those in place of single ones.
-    single = ~together | (n_alone == 0)[class_of]
+    n_alone = np.bincount(class_of[~is_in_array_job], minlength=len(groups))
+    # If all jobs of a class are in arrays, they count as single jobs
+    single = ~is_in_array_job | (n_alone == 0)[class_of]
     n_single = np.bincount(class_of[single], minlength=len(groups))
     rows = np.flatnonzero(single)
-    of_class = np.split(
+    rows_by_class = np.split(
         rows[np.argsort(class_of[rows], kind="stable")], np.cumsum(n_single)[:-1]
     )
     tables: dict[tuple[int, ...], DurationFit] = {}
     means: dict[int, float] = {}
     result = []
-    for number, (together_with, members) in _tables(groups, n_single).items():
-        own_s, fit = duration_s[of_class[number]], None
+    for number, (node_time_group, members) in _table_groups(groups, n_single).items():
+        class_s, fit = duration_s[rows_by_class[number]], None
         if draws_durations:
             if members not in tables:
-                rows = np.concatenate([of_class[member] for member in members])
+                rows = np.concatenate([rows_by_class[member] for member in members])
                 tables[members] = fit_durations(duration_s[rows])
             if number not in means:
-                own = [duration_s[of_class[member]] for member in together_with]
-                wide = np.array([groups.n_nodes[member] for member in together_with])
-                means |= dict(zip(together_with, _shrunk_means(own, wide), strict=True))
-            fit = _scaled_to(own_s, tables[members], means[number])
-        rows = np.flatnonzero(together & (class_of == number))
-        of_arrays = None
+                own = [duration_s[rows_by_class[member]] for member in node_time_group]
+                wide = np.array([groups.n_nodes[member] for member in node_time_group])
+                means |= dict(
+                    zip(node_time_group, _shrunk_means(own, wide), strict=True)
+                )
+            fit = _scale_durations(class_s, tables[members], means[number])
+        rows = np.flatnonzero(is_in_array_job & (class_of == number))
+        arrays = None
         if rows.size:
-            alike = None
+            array_duration = None
             if draws_durations and rows.size < n_jobs[number]:
-                alike = _scaled_to(
+                array_duration = _scale_durations(
                     duration_s[rows], fit_durations(duration_s[rows])
                 ).model
-            of_arrays = JobArrays(
+            arrays = JobArrays(
                 job_share=float(f"{rows.size / n_jobs[number]:.6g}"),
                 sizes=size_shares(array[rows]),
-                duration=alike,
+                duration=array_duration,
                 run_time_correlation=round(
                     run_time_correlation(duration_s[rows], array[rows]), 3
                 ),
@@ -173,7 +173,7 @@ def fit_classes(
                 probability=float(share[number]),
                 low=float(low[number]),
                 high=float(high[number]),
-                arrays=of_arrays,
+                arrays=arrays,
                 duration=fit,
                 shares_durations=fit is not None and members != (number,),
             )
@@ -184,11 +184,11 @@ def fit_classes(
 def _shrunk_means(
     duration_s: Sequence[Float64Array], n_nodes: Int64Array
 ) -> list[float]:
-    """Return the means of small classes, shrunk together as far as they are noise.
+    """Return the mean durations of small classes, shrunk towards their common mean.
 
-    The best linear prediction (Bühlmann 1967): a class of n jobs keeps the part t**2 /
-    (t**2 + s**2 / n) of its distance from the common mean, with the variances s**2
-    within classes and t**2 between them. Their node time is that of their jobs.
+    Best linear prediction (Bühlmann 1967): a class of n jobs keeps the fraction t**2 /
+    (t**2 + s**2 / n) of its distance from the common mean, with variance s**2 within
+    classes and t**2 between classes. The total node time of the classes stays the same.
     """
     n = np.array([x.size for x in duration_s])
     mean = np.array([x.mean() for x in duration_s])
@@ -197,18 +197,18 @@ def _shrunk_means(
     within = squares / max(n_jobs - n.size, 1)
     between = n @ (mean - common) ** 2 - (n.size - 1) * within
     between = max(0.0, between / max(n_jobs - (n**2).sum() / n_jobs, 1e-9))
-    drawn = common + between / np.maximum(between + within / n, 1e-300) * (
+    shrunk = common + between / np.maximum(between + within / n, 1e-300) * (
         mean - common
     )
     weight = n * n_nodes
-    means: list[float] = (drawn * (weight @ mean / (weight @ drawn))).tolist()
+    means: list[float] = (shrunk * (weight @ mean / (weight @ shrunk))).tolist()
     return means
 
 
-def _scaled_to(
+def _scale_durations(
     own_s: Float64Array, table: DurationFit, mean_s: float | None = None
 ) -> DurationFit:
-    """Return a table of durations scaled to a mean, by default that of its jobs."""
+    """Return a duration fit scaled to a mean [s], by default the mean of `own_s`."""
     own_mean_s = float(own_s.mean())
     scale = float(f"{(mean_s or own_mean_s) / table.model_mean_s:.6g}")
     model = table.model
@@ -223,13 +223,14 @@ def _scaled_to(
     )
 
 
-def _tables(
+def _table_groups(
     groups: JobGroups, n_jobs: Int64Array
 ) -> dict[int, tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Return the source of node time and of jobs for each class.
+    """Return two groups of classes for each class: for its node time, for its table.
 
-    A class of enough jobs has its own. Others join those of the next widths of their
-    workload until they are enough; what is left over takes the table next to it.
+    A class with `MIN_JOBS_FOR_DURATIONS` jobs is a group of its own. Smaller classes of
+    a workload are grouped with the next node counts until they have as many. A
+    remaining small group takes the duration table of the group next to it.
     """
     tables: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
     for workload in dict.fromkeys(groups.workload):
@@ -252,9 +253,9 @@ def _tables(
 def fit_node_counts(
     jobs: JobRecords, day: Int64Array, confidence: float, slots: int = 1
 ) -> NodeCountFit:
-    """Return the fractions of the node counts among jobs.
+    """Return the fractions of node counts among jobs, with limits.
 
-    `day` and limits as in `fit_classes`.
+    `day` is the day of each job.
     """
     n_nodes, kind = np.unique(jobs.n_nodes.astype(np.int64), return_inverse=True)
     limits = share_limits(kind, day, n_nodes.size, confidence)
@@ -262,48 +263,49 @@ def fit_node_counts(
 
 
 def find_arrays(jobs: JobRecords, class_of: Int16Array, span_ms: float) -> Int64Array:
-    """Identify the jobs that were submitted together.
+    """Return the array of each job, as the index of the array's first job.
 
-    Jobs of one user, kind and width whose submissions are `GAP_MS` apart at most,
-    `USER_GAP_MS` where users are known; of one stamp, where all stamps are whole
-    minutes. Where chance would bring nearly as many together, none are.
+    An array holds jobs of one user, kind and node count with at most `GAP_MS` between
+    submissions, `USER_GAP_MS` if users are known. If all timestamps are whole minutes,
+    it holds jobs with equal timestamps. A class has no arrays if nearly as many jobs
+    would coincide by chance.
     """
-    own = np.arange(len(jobs))
+    index = np.arange(len(jobs))
     gap_ms = USER_GAP_MS if jobs.user_id.any() else GAP_MS
     by_chance_ms = 2 * gap_ms
     if not (jobs.submit_ms % MS_PER_MIN).any():
         gap_ms, by_chance_ms = 0, MS_PER_MIN
     keys = (jobs.n_nodes, jobs.user_id, jobs.type_id, class_of)
-    order = np.lexsort((own, jobs.submit_ms, *keys))
+    order = np.lexsort((index, jobs.submit_ms, *keys))
     other = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)
     kind = np.append(0, np.cumsum(other))
     begins = np.append(True, other | (np.diff(jobs.submit_ms[order]) > gap_ms))
-    into_ms = (
+    since_first_ms = (
         jobs.submit_ms[order] - jobs.submit_ms[order][begins][np.cumsum(begins) - 1]
     )
-    begins[1:] |= np.diff(into_ms // MAX_SPAN_MS) > 0
-    together = np.empty_like(own)
-    together[order] = order[np.flatnonzero(begins)][np.cumsum(begins) - 1]
+    begins[1:] |= np.diff(since_first_ms // MAX_SPAN_MS) > 0
+    array_of_job = np.empty_like(index)
+    array_of_job[order] = order[np.flatnonzero(begins)][np.cumsum(begins) - 1]
     n_jobs = np.bincount(class_of)
-    in_array = np.bincount(class_of[in_arrays(together)], minlength=n_jobs.size)
-    # Of jobs of one kind at even times: the probability that another one lies within
-    # the gap.
+    in_array = np.bincount(class_of[is_in_array(array_of_job)], minlength=n_jobs.size)
+    # Probability that a job of the same kind falls into the gap, if jobs were evenly
+    # distributed in time
     chance = -np.expm1(-np.bincount(kind)[kind] / span_ms * by_chance_ms)
-    by_chance = np.bincount(class_of[order], chance, n_jobs.size)
-    kept = in_array > np.maximum(MIN_SHARE * n_jobs, OVER_CHANCE * by_chance)
-    return np.where(kept[class_of], together, own)
+    n_by_chance = np.bincount(class_of[order], chance, n_jobs.size)
+    has_arrays = in_array > np.maximum(MIN_SHARE * n_jobs, OVER_CHANCE * n_by_chance)
+    return np.where(has_arrays[class_of], array_of_job, index)
 
 
-def in_arrays(array: Int64Array) -> BoolArray:
-    """Return a mask of the jobs that were submitted with others."""
+def is_in_array(array: Int64Array) -> BoolArray:
+    """Return a mask of jobs that were submitted with others."""
     together: BoolArray = np.bincount(array)[array] > 1
     return together
 
 
 def size_shares(array: Int64Array) -> dict[int, float]:
-    """Return the fractions of arrays by size, with neighbouring large sizes merged.
+    """Return the fractions of arrays by size, with similar large sizes merged.
 
-    Their jobs stay.
+    The number of jobs stays the same.
     """
     size = np.unique(array, return_counts=True)[1]
     step = np.ceil(
@@ -315,7 +317,7 @@ def size_shares(array: Int64Array) -> dict[int, float]:
     joined = np.rint(n_jobs[used] / n_arrays[used]).astype(np.int64)
     shares = n_jobs[used] / joined
     return dict(
-        zip(joined.tolist(), closed_shares(shares / shares.sum(), 8), strict=True)
+        zip(joined.tolist(), round_shares(shares / shares.sum(), 8), strict=True)
     )
 
 

@@ -1,4 +1,4 @@
-"""Classes of logged jobs, by rule, workload and node count."""
+"""Classes of logged jobs: workload of the matching rule, and node count."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from diploee.scenario.log_replay import ClassRule
 from diploee.scenario.yaml_lines import key_location, load_yaml_with_lines
 
 MAX_CLASSES = 24
-"""Classes of a fit; node counts that hold the least node time join their neighbours."""
+"""Maximum number of classes of a fit; the rarest node counts are merged."""
 
 
 def read_rules(path: Path | str) -> tuple[ClassRule, ...]:
-    """Read rules from YAML: a list as in ``replay.rules`` of a scenario."""
+    """Read class rules from YAML: a list as in ``replay.rules`` of a scenario."""
     path = Path(path)
     such_as = "a list of rules such as '- workload: llama2_70b_lora'"
     data, lines = load_yaml_with_lines(path, such_as, (dict, list))
@@ -40,18 +40,18 @@ def read_rules(path: Path | str) -> tuple[ClassRule, ...]:
 
 @dataclass(frozen=True, eq=False)
 class JobGroups:
-    """Jobs by class: the workload of their rule and their node count."""
+    """Jobs grouped into classes by workload and node count."""
 
     workload: tuple[str, ...]  # workload of each class
     n_nodes: tuple[int, ...]  # node count of each class
-    # Node count of the profiles that each class takes its power from
+    # Node count of each class's power profiles
     profile_n_nodes: tuple[int, ...]
-    # Class of each job, `UNMATCHED` where no rule fits or the job is too wide
+    # Class of each job; `UNMATCHED` if no rule fits or the job is too large
     class_of: Int16Array
-    # Jobs that no rule fits; jobs wider than the pool
+    # Masks of jobs that no rule fits, and of jobs larger than the pool
     unmatched: BoolArray
     too_wide: BoolArray
-    n_joined: int  # jobs whose node count was joined to a neighbour's
+    n_joined: int  # number of jobs whose node count was merged into another
 
     def __len__(self) -> int:
         return len(self.workload)
@@ -65,10 +65,14 @@ def group_jobs(
     pool_n_nodes: int | None = None,
     max_classes: int = MAX_CLASSES,
     slots_per_node: int = 1,
-    words: Mapping[str, Sequence[str]] | None = None,
+    labels: Mapping[str, Sequence[str]] | None = None,
 ) -> JobGroups:
-    """Group jobs into classes that a scenario can contain."""
-    rule_of = assign_classes(jobs, types, rules, words)
+    """Group jobs into classes that a scenario can contain.
+
+    The rarest node counts, by node time, are merged into the nearest of their workload
+    until at most `max_classes` are left.
+    """
+    rule_of = assign_classes(jobs, types, rules, labels)
     unmatched = rule_of == UNMATCHED
     too_wide = ~unmatched & (jobs.n_nodes > (pool_n_nodes or np.inf))
     used = ~unmatched & ~too_wide
@@ -81,9 +85,9 @@ def group_jobs(
     workloads = tuple(dict.fromkeys(rule.workload for rule in rules))
     of_rule = np.array([workloads.index(rule.workload) for rule in rules])
     workload = np.where(used, of_rule[rule_of], -1)
-    asked = jobs.slots(slots_per_node).astype(np.int64)
-    node_time = asked.astype(np.float64) * jobs.duration_ms
-    n_nodes = _merge_node_counts(workload, asked, node_time, used, max_classes)
+    requested = jobs.slots(slots_per_node).astype(np.int64)
+    node_time = requested.astype(np.float64) * jobs.duration_ms
+    n_nodes = _merge_node_counts(workload, requested, node_time, used, max_classes)
     source = _profile_counts(
         rule_of, -(-n_nodes // slots_per_node), used, rules, library
     )
@@ -107,13 +111,15 @@ def group_jobs(
         class_of=class_of,
         unmatched=unmatched,
         too_wide=too_wide,
-        n_joined=int((n_nodes != asked)[used].sum()),
+        n_joined=int((n_nodes != requested)[used].sum()),
     )
 
 
 def _distinct_rows(*columns: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return the distinct rows of columns in order, and the index of each row."""
-    code = np.zeros_like(columns[0])  # one number a row: far quicker to sort than rows
+    """Return the distinct rows of columns, sorted, and the index of each row."""
+    code = np.zeros_like(
+        columns[0]
+    )  # one number per row: much faster to sort than rows
     for column in columns:
         code = code * (int(column.max()) + 1) + column
     _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
@@ -129,18 +135,20 @@ def _merge_node_counts(
 ) -> Int64Array:
     """Return node counts with the rarest merged into the nearest of their workload."""
     keys, inverse = _distinct_rows(workload[used], n_nodes[used])
-    held = np.bincount(inverse, node_time[used], keys.shape[1])
-    joined = n_nodes.copy()
+    node_time_by_class = np.bincount(inverse, node_time[used], keys.shape[1])
+    merged = n_nodes.copy()
     if keys.shape[1] <= max_classes:
-        return joined
-    most = np.argsort(-held, kind="stable")
-    first = [most[keys[0][most] == w][0] for w in np.unique(keys[0])]
-    others = [k for k in most if k not in first]
-    kept = np.array(first + others[: max(0, max_classes - len(first))])
+        return merged
+    by_node_time = np.argsort(-node_time_by_class, kind="stable")
+    first = [by_node_time[keys[0][by_node_time] == w][0] for w in np.unique(keys[0])]
+    others = [k for k in by_node_time if k not in first]
+    kept_classes = np.array(first + others[: max(0, max_classes - len(first))])
     for w in np.unique(keys[0]):
         rows = used & (workload == w)
-        joined[rows] = nearest_n_nodes(n_nodes[rows], keys[1][kept][keys[0][kept] == w])
-    return joined
+        merged[rows] = nearest_n_nodes(
+            n_nodes[rows], keys[1][kept_classes][keys[0][kept_classes] == w]
+        )
+    return merged
 
 
 def _profile_counts(
@@ -150,7 +158,7 @@ def _profile_counts(
     rules: Sequence[ClassRule],
     library: ProfileLibrary,
 ) -> Int64Array:
-    """Return the node count of each job's power profiles."""
+    """Return the node count of the power profiles of each job."""
     source = np.zeros(n_nodes.size, dtype=np.int64)
     for number, rule in enumerate(rules):
         rows = used & (rule_of == number)

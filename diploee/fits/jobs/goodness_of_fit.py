@@ -1,7 +1,4 @@
-"""Comparison of a log with its fit and with generated years.
-
-Whether what was learned gives the log again.
-"""
+"""Goodness of fit of a job log: statistics of the log, the fit, and generated years."""
 
 from __future__ import annotations
 
@@ -30,58 +27,60 @@ from diploee.simulation.steps import WINDOW_DRAWS
 YEAR_D = 364
 N_YEARS = 3
 MAX_JOBS = 2_000_000
-"""Jobs that are generated at most; a stream of more gives years of fewer days."""
+"""Maximum number of generated jobs; a stream with more generates shorter years."""
 
 MEAN = "busy nodes, mean"
 MEDIAN, P99 = "busy nodes, P50 of hours", "busy nodes, P99 of hours"
-LIKE = {MEAN: 0.02, MEDIAN: 0.07, P99: 0.15}
-"""Relative differences from the log up to which generated years are like it."""
+TOLERANCES = {MEAN: 0.02, MEDIAN: 0.07, P99: 0.15}
+"""Tolerances of generated years: relative errors of busy nodes."""
 
 ROUNDING = 1e-3
-"""Relative difference of two figures that is none."""
+"""Relative difference below which two statistics are equal."""
 
 N_PARTS = 10
-"""Parts of the log that are left out in turn for the limits."""
+"""Number of parts of the log for the jackknife."""
 
 LEVELS = (0.5, 0.9, 0.99)
 SCALES_H = {"hours": 1, "days": HOURS_PER_DAY, "weeks": HOURS_PER_WEEK}
 WIDTH_STEP = 4
-"""Widths 1, 2 to 4, 5 to 16, 17 to 64 and so on are looked at together."""
+"""Ratio of node-count groups: 1, 2 to 4, 5 to 16, 17 to 64 and so on."""
 
 
 @stage("compare")
 def with_generated_years(fit: JobLogFit, library: ProfileLibrary) -> JobLogFit:
-    """Return a fit with statistics of its log, its snippet and generated years.
+    """Return a fit with statistics of its log, of the fit, and of generated years.
 
-    Busy nodes are those that the jobs ask for, as if each started when it was
-    submitted: how long they wait is the scheduler's. Dispersion is the variance over
-    mean of the jobs' counts about the calendar.
+    Busy nodes are the requested nodes, as if each job started at submission: waiting
+    depends on the scheduler. Dispersion is the variance over mean of counts about the
+    calendar.
     """
     n_days = min(YEAR_D, int(MAX_JOBS / N_YEARS / fit.arrivals.jobs_per_day))
     if n_days < 1:
         return fit
-    widest = max(
+    max_job_nodes = max(
         max(c.n_nodes for c in fit.classes), int(np.ceil(fit.jobs.n_nodes.max()))
     )
-    generated, weight = _generated(fit, library, n_days * N_YEARS, widest)
+    generated, weight = _generate_jobs(fit, library, n_days * N_YEARS, max_job_nodes)
     arrivals = fit.arrivals
     widths = [1]
-    while widths[-1] < widest:
+    while widths[-1] < max_job_nodes:
         widths.append(widths[-1] * WIDTH_STEP)
     n_hours = arrivals.hours.counts.size
-    of_log = _figures(fit.jobs, n_hours, arrivals.calendar.expected, widths)
-    of_years = []
-    for of_year in np.arange(weight.size).reshape(N_YEARS, -1):
-        own = (generated.submit_h >= of_year[0]) & (
-            generated.submit_h < of_year[-1] + 1
+    log_values = _statistics(fit.jobs, n_hours, arrivals.calendar.expected, widths)
+    values_by_year = []
+    for year_hours in np.arange(weight.size).reshape(N_YEARS, -1):
+        in_year = (generated.submit_h >= year_hours[0]) & (
+            generated.submit_h < year_hours[-1] + 1
         )
-        jobs = LoggedJobs(*(x[own] for x in vars(generated).values()))
-        jobs.submit_h[:] -= of_year[0]
-        of_years.append(_figures(jobs, of_year.size, weight[of_year], widths))
-    shares = {_share(widths, k) for k in range(len(widths))}
-    expected = {name: 0.0 for name in of_log if name in shares}
+        jobs = LoggedJobs(*(x[in_year] for x in vars(generated).values()))
+        jobs.submit_h[:] -= year_hours[0]
+        values_by_year.append(
+            _statistics(jobs, year_hours.size, weight[year_hours], widths)
+        )
+    shares = {_share_name(widths, k) for k in range(len(widths))}
+    expected = {name: 0.0 for name in log_values if name in shares}
     for c in fit.classes:
-        expected[_share(widths, int(np.searchsorted(widths, c.n_nodes)))] += (
+        expected[_share_name(widths, int(np.searchsorted(widths, c.n_nodes)))] += (
             c.probability
         )
     if None not in (means := [c.model_mean_s for c in fit.classes]):
@@ -89,37 +88,43 @@ def with_generated_years(fit: JobLogFit, library: ProfileLibrary) -> JobLogFit:
             c.n_nodes if c.n_gpus is None else c.n_gpus / fit.gpus_per_node
             for c in fit.classes
         ]
-        of_jobs = zip(fit.classes, nodes, means, strict=True)
-        node_s = sum(c.probability * n * (mean_s or 0.0) for c, n, mean_s in of_jobs)
+        class_values = zip(fit.classes, nodes, means, strict=True)
+        node_s = sum(
+            c.probability * n * (mean_s or 0.0) for c, n, mean_s in class_values
+        )
         expected[MEAN] = arrivals.jobs_per_day / HOURS_PER_DAY * node_s / S_PER_H
     z = float(stats.t.isf((1 - fit.confidence) / 2, N_PARTS - 1))
     figures = []
-    for name, (value, *parts) in of_log.items():
+    for name, (value, *parts) in log_values.items():
         error = float(jackknife_error(np.array(parts)))
         limits = max(0.0, value - z * error), value + z * error
-        # A share; there are no durations of no jobs
+        # Years without such jobs have a fraction of 0, but no durations
         absent = [0.0] if name in expected else []
-        drawn = np.array(
-            [x for of_year in of_years for x in of_year.get(name, absent)[:1]]
+        year_values = np.array(
+            [
+                x
+                for year_hours in values_by_year
+                for x in year_hours.get(name, absent)[:1]
+            ]
         )
-        if not drawn.size:
+        if not year_values.size:
             figures.append(LogStatistic(name, value, *limits, None, None, None, False))
             continue
-        scatter = float(drawn.std())
-        # Both have a sampling error; that of the generated years is not below the log's
-        # by length.
-        drawn_error = max(
+        scatter = float(year_values.std())
+        # Both have a sampling error; for the generated years it is at least the log's,
+        # scaled to their length
+        year_error = max(
             error * np.sqrt(n_hours / weight.size), scatter / np.sqrt(N_YEARS)
         )
-        allowed = z * np.hypot(error, drawn_error) + ROUNDING * value
-        differs = bool(abs(drawn.mean() - value) > allowed)
+        allowed = z * np.hypot(error, year_error) + ROUNDING * value
+        differs = bool(abs(year_values.mean() - value) > allowed)
         figures.append(
             LogStatistic(
                 name,
                 value,
                 *limits,
                 expected.get(name),
-                float(drawn.mean()),
+                float(year_values.mean()),
                 scatter,
                 differs,
             )
@@ -130,41 +135,42 @@ def with_generated_years(fit: JobLogFit, library: ProfileLibrary) -> JobLogFit:
 def generated_busy_nodes(fit: JobLogFit, library: ProfileLibrary) -> Float64Array:
     """Return the hourly busy nodes of generated years, starting on a Monday.
 
-    Without a warm-up week.
+    The first week, a warm-up, is left out.
     """
     n_days = max(
         min(YEAR_D, int(MAX_JOBS / N_YEARS / fit.arrivals.jobs_per_day)) // 7 * 7, 14
     )
-    widest = max(
+    max_job_nodes = max(
         max(c.n_nodes for c in fit.classes), int(np.ceil(fit.jobs.n_nodes.max()))
     )
-    jobs, weight = _generated(fit, library, n_days * N_YEARS, widest)
+    jobs, weight = _generate_jobs(fit, library, n_days * N_YEARS, max_job_nodes)
     return hourly_busy_nodes(jobs, weight.size)[HOURS_PER_WEEK:]
 
 
-def errors_of(fit: JobLogFit) -> dict[str, float]:
-    """Return ratios of generated to logged mean, median and P99 busy nodes."""
+def generated_errors(fit: JobLogFit) -> dict[str, float]:
+    """Return relative errors of generated mean, median and P99 busy nodes, by name."""
     return {
         f.name: f.generated / f.log - 1
         for f in fit.figures
-        if f.name in LIKE and f.log > 0 and f.generated is not None
+        if f.name in TOLERANCES and f.log > 0 and f.generated is not None
     }
 
 
 def worst_error(fit: JobLogFit) -> float:
-    """Return the largest of these errors as a multiple of what `LIKE` allows.
-
-    Up to 1 is like.
-    """
+    """Return the largest error of generated years in multiples of its tolerance."""
     return max(
-        (abs(error) / LIKE[name] for name, error in errors_of(fit).items()), default=0.0
+        (
+            abs(error) / TOLERANCES[name]
+            for name, error in generated_errors(fit).items()
+        ),
+        default=0.0,
     )
 
 
-def _generated(
+def _generate_jobs(
     fit: JobLogFit, library: ProfileLibrary, n_days: int, n_nodes: int
 ) -> tuple[LoggedJobs, Float64Array]:
-    """Return generated jobs of the stream, and the fitted weights of their hours."""
+    """Return jobs generated by the fitted stream, and calendar weights of hours."""
     node_type = {
         "n_gpus": fit.gpus_per_node or 1,
         "gpu_tdp_w": 1,
@@ -176,7 +182,7 @@ def _generated(
         "node_type": "node",
         "n_nodes": n_nodes,
         "allocate": "gpus" if fit.gpus_per_node else "nodes",
-        "scale_profiles": "by_tdp",  # nobody looks at the power
+        "scale_profiles": "by_tdp",  # the power is not used
     }
     site = {
         "name": "generated",
@@ -189,8 +195,7 @@ def _generated(
         scenario_from_dict(site | {"streams": {"jobs": job_stream(one, "main")}})
         for one in (fit, replace(fit, replay=None))
     )
-    # The log is not read again: what its import took as the width of a job holds here
-    # as well.
+    # The log is not read again, so that its import's node counts are kept
     streams = JobStreams(
         scenario, replace(load_inputs(fitted, library), logs={"jobs": fit.log})
     )
@@ -207,20 +212,22 @@ def _generated(
     )
 
 
-def _share(widths: list[int], group: int) -> str:
-    return f"share of jobs on {_range(widths, group)}"
+def _share_name(widths: list[int], group: int) -> str:
+    """Return the name of a statistic: the share of jobs in a node-count group."""
+    return f"share of jobs on {_range_text(widths, group)}"
 
 
-def _range(widths: list[int], group: int) -> str:
+def _range_text(widths: list[int], group: int) -> str:
+    """Return a group of node counts as text, such as "2 to 4 nodes"."""
     if group == 0:
         return "1 node"
     return f"{widths[group - 1] + 1} to {widths[group]} nodes"
 
 
-def _figures(
+def _statistics(
     jobs: LoggedJobs, n_hours: int, weight: Float64Array, widths: list[int]
 ) -> dict[str, list[float]]:
-    """Compute each statistic of all jobs, and without each part of the span in turn."""
+    """Return each statistic, first of all jobs, then without each part of the span."""
     result: dict[str, list[float]] = {}
     part_of_hour = np.arange(n_hours) * N_PARTS // n_hours
     part = part_of_hour[np.clip(jobs.submit_h.astype(np.int64), 0, n_hours - 1)]
@@ -229,10 +236,10 @@ def _figures(
     def add(
         name: str,
         values: npt.NDArray[Any],
-        of_part: Int64Array,
+        part_index: Int64Array,
         figure: Callable[[npt.NDArray[Any]], float],
     ) -> None:
-        rest = [values, *(values[of_part != k] for k in range(N_PARTS))]
+        rest = [values, *(values[part_index != k] for k in range(N_PARTS))]
         result[name] = [float(figure(x)) if x.size else float("nan") for x in rest]
 
     add(MEAN, busy, part_of_hour, np.mean)
@@ -240,11 +247,16 @@ def _figures(
         add(name, busy, part_of_hour, partial(np.quantile, q=level))
     group = np.searchsorted(widths, jobs.n_nodes)
     for k in np.unique(group).tolist():
-        own = group == k
-        add(_share(widths, k), own, part, np.mean)
+        in_group = group == k
+        add(_share_name(widths, k), in_group, part, np.mean)
         for level in LEVELS:
-            name = f"duration on {_range(widths, k)}, P{100 * level:g} [h]"
-            add(name, jobs.duration_h[own], part[own], partial(np.quantile, q=level))
+            name = f"duration on {_range_text(widths, k)}, P{100 * level:g} [h]"
+            add(
+                name,
+                jobs.duration_h[in_group],
+                part[in_group],
+                partial(np.quantile, q=level),
+            )
     counts = np.bincount(jobs.submit_h.astype(np.int64), minlength=n_hours)[:n_hours]
     expected = weight * (counts.sum() / weight.sum())
     for scale, length in SCALES_H.items():
@@ -266,17 +278,17 @@ def _figures(
 
 
 def hourly_busy_nodes(jobs: LoggedJobs, n_hours: int) -> Float64Array:
-    """Return the hourly mean of requested nodes, if each job started on submission."""
+    """Return the hourly mean of requested nodes, if each job starts at submission."""
     edges = np.arange(n_hours + 1.0)
     node_hours = np.zeros(n_hours + 1)
-    # Up to time x jobs have had the sum of nodes * max(0, x - start), less that of
-    # their ends.
-    for sign, at in ((1.0, jobs.submit_h), (-1.0, jobs.submit_h + jobs.duration_h)):
-        order = np.argsort(at, kind="stable")
-        ordered, nodes = at[order], sign * jobs.n_nodes[order]
+    # Node hours until x: the sum of nodes * max(0, x - start), minus the same sum with
+    # end times
+    for sign, times in ((1.0, jobs.submit_h), (-1.0, jobs.submit_h + jobs.duration_h)):
+        order = np.argsort(times, kind="stable")
+        ordered, nodes = times[order], sign * jobs.n_nodes[order]
         upto = np.searchsorted(ordered, edges)
-        begun, moments = (
+        begun, weighted_times = (
             np.append(0.0, np.cumsum(x))[upto] for x in (nodes, nodes * ordered)
         )
-        node_hours += edges * begun - moments
+        node_hours += edges * begun - weighted_times
     return np.diff(node_hours)

@@ -1,4 +1,4 @@
-"""Hold-out test: the rest of a log against a fit and naive forecasts."""
+"""Hold-out test: forecasts of the rest of a log by its first part."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MIN_WEEKS = 2
 BAND = (0.05, 0.95)
 
 
-def split_of(fit: JobLogFit, share: float) -> datetime:
-    """Return midnight after a fraction of the span, in the log's local time."""
+def holdout_split(fit: JobLogFit, share: float) -> datetime:
+    """Return midnight after a fraction of the log's span, local time."""
     hours = fit.arrivals.hours
     n_days = round(share * hours.counts.size / HOURS_PER_DAY)
     split = hours.hour[0] // HOURS_PER_DAY * HOURS_PER_DAY + n_days * HOURS_PER_DAY
@@ -38,7 +38,11 @@ def split_of(fit: JobLogFit, share: float) -> datetime:
 def with_holdout(
     whole: JobLogFit, part: JobLogFit, library: ProfileLibrary
 ) -> JobLogFit:
-    """Return the fit of a log, with forecasts of its rest from its first part."""
+    """Return the fit of a log with forecasts of its rest.
+
+    Forecasts are generated years of the first part's fit, a repetition of its last
+    weeks, and its mean by weekday.
+    """
     hours, n_hours = whole.arrivals.hours, whole.arrivals.hours.counts.size
     split = int(part.arrivals.hours.hour[-1] + 1 - hours.hour[0])
     busy = hourly_busy_nodes(whole.jobs, n_hours)
@@ -73,25 +77,30 @@ def with_holdout(
 def _compare_forecast(
     name: str,
     values: Float64Array,
-    of_week: Int64Array,
+    value_hours: Int64Array,
     rest: Float64Array,
-    at: Int64Array,
+    rest_hours: Int64Array,
 ) -> BusyNodesForecast:
-    """Compare a forecast, values at hours of the week, with the rest of a log.
+    """Compare a forecast with the rest of a log.
 
-    The band is that of an hour of the day: weeks of a log are few.
+    `value_hours` and `rest_hours` are the hours of the week of `values` and `rest`. The
+    5-95 % band is per hour of the day, as a log has few weeks.
     """
-    by_hour = [values[of_week % HOURS_PER_DAY == hour] for hour in range(HOURS_PER_DAY)]
-    low, high = np.array([np.quantile(x, BAND) for x in by_hour]).T[
-        :, at % HOURS_PER_DAY
+    by_hour = [
+        values[value_hours % HOURS_PER_DAY == hour] for hour in range(HOURS_PER_DAY)
     ]
-    total, n = (np.bincount(of_week, x, HOURS_PER_WEEK) for x in (values, None))
-    centre = (total / np.maximum(n, 1))[at]
+    low, high = np.array([np.quantile(x, BAND) for x in by_hour]).T[
+        :, rest_hours % HOURS_PER_DAY
+    ]
+    total, n = (np.bincount(value_hours, x, HOURS_PER_WEEK) for x in (values, None))
+    centre = (total / np.maximum(n, 1))[rest_hours]
     n_days = rest.size // HOURS_PER_DAY
-    off = (centre - rest)[: n_days * HOURS_PER_DAY].reshape(n_days, -1).mean(axis=1)
+    day_errors = (
+        (centre - rest)[: n_days * HOURS_PER_DAY].reshape(n_days, -1).mean(axis=1)
+    )
     has_band = values.size > HOURS_PER_WEEK
     forecast, own = (np.quantile(x, (0.5, 0.99)).tolist() for x in (values, rest))
-    forecast, own = [*forecast, np.abs(off).mean()], [*own, rest.mean()]
+    forecast, own = [*forecast, np.abs(day_errors).mean()], [*own, rest.mean()]
     return BusyNodesForecast(
         name,
         float(((low <= rest) & (rest <= high)).mean()) if has_band else None,

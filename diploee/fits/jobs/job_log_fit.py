@@ -1,4 +1,4 @@
-"""Fit of a job log: scenario distributions with confidence limits."""
+"""Fit of a job log: a scenario's distributions, with confidence limits."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from diploee.base.units import (
     MS_PER_H,
     SLOTS_PER_GPU,
 )
-from diploee.fits.binned_counts import MONDAY_MS, count_hours, sums
+from diploee.fits.binned_counts import MONDAY_MS, count_hours, sum_by_index
 from diploee.fits.calendar import MIN_SIGHTINGS, covers_months
 from diploee.fits.fit_tables import (
-    bounded,
     calendar_dict,
     calendar_figures,
-    numbers_of,
-    table_of,
+    make_table,
+    statistic_with_limits,
+    to_plain_data,
 )
 from diploee.fits.jobs.arrivals import ArrivalFit, JobFitOptions, fit_arrivals
 from diploee.fits.jobs.class_fits import (
@@ -59,26 +59,25 @@ NEIGHBOUR = "a neighbouring node count, with a run time that keeps the node time
 
 @dataclass(frozen=True, eq=False)
 class LoggedJobs:
-    """Jobs on a clock of hours."""
+    """Jobs with times in hours since the start of the fit's first hour."""
 
-    submit_h: Float64Array  # submission, from the start of the first hour [h]
-    n_nodes: Float64Array  # nodes, and parts of one where a pool allocates GPUs
+    submit_h: Float64Array  # submission since the start of the first hour [h]
+    n_nodes: Float64Array  # nodes; fractions if the pool allocates GPUs
     duration_h: Float64Array  # run time [h]
 
 
 @dataclass(frozen=True)
 class LogStatistic:
-    """Statistic of a log, with limits, and the same statistic of its fit."""
+    """Statistic of a log with limits, and the same statistic of the fit."""
 
-    name: str  # what it is, with its unit
-    # Of the log, with limits from leaving out each tenth of it in turn (jackknife)
+    name: str  # name with unit
+    # Value of the log, with jackknife limits from tenths of the log
     log: float
     low: float
     high: float
-    # Expectation of the fragment; None where it is not looked at
+    # Expectation of the fitted stream; None if not computed
     fragment: float | None
-    # Of the jobs that the fragment gives, mean over the generated years that have such
-    # and their standard deviation; None where none has
+    # Mean and standard deviation over generated years; None if no year has such jobs
     generated: float | None
     scatter: float | None
     differs: bool  # log and generated years differ by more than the limits of both
@@ -86,22 +85,21 @@ class LogStatistic:
 
 @dataclass(frozen=True)
 class BusyNodesForecast:
-    """Forecast of the hourly busy nodes of a log's rest."""
+    """Errors of a forecast of the hourly busy nodes of a log's rest."""
 
     name: str
-    # Share of the hours within the 5-95 % band of their hour of the day
+    # Fraction of hours within the 5-95 % band of their hour of the day
     inside: float | None
-    # Of the forecast's hours over that of the rest; None where that is 0
+    # Ratios of forecast to rest; None if the rest is 0
     median: float | None
     p99: float | None
-    # Mean absolute error of the days' means over the mean of the rest; None where that
-    # is 0
+    # Mean absolute error of daily means over the mean of the rest; None if that is 0
     day_error: float | None
 
 
 @dataclass(frozen=True, eq=False)
 class JobLogFit(Brief):
-    """A fitted job log."""
+    """Fitted job log: arrivals, node counts, classes, and goodness of fit."""
 
     # File and format of the log
     source: str
@@ -111,36 +109,32 @@ class JobLogFit(Brief):
     # offset
     utc_offset_min: int | None
     time_zone: str
-    arrivals: ArrivalFit  # when jobs are submitted
-    node_counts: NodeCountFit  # how wide they are
+    arrivals: ArrivalFit  # process of submissions
+    node_counts: NodeCountFit  # distribution of node counts
     classes: tuple[ClassFit, ...]  # the classes of a scenario
     mean_busy_nodes: float  # node time of the fitted jobs over the span
-    # Jobs of the log that were not fitted, by cause, and their shares of the node time
-    # of all
+    # Jobs that were not fitted, by cause, and their fractions of the log's node time
     left_out: dict[str, int]
     left_out_share: dict[str, float]
-    # What the import of the log dropped, repaired and noted
+    # Rows that the import dropped, repaired and noted, as text
     import_lines: tuple[str, ...]
-    notes: tuple[str, ...]  # what to know before using the fit
+    notes: tuple[str, ...]  # warnings to users of the fit
     jobs: LoggedJobs  # the jobs that were fitted, in local time
-    # The log as it was read: its weeks are played with the widths that were fitted
+    # The log as it was read, whose weeks years can play
     log: JobLog
-    # The `replay` of the log's own weeks, where years play those; else they come from
-    # the above
+    # `replay` key if years play the log's weeks; None if years are sampled from the fit
     replay: dict[str, Any] | None = None
-    # Which of the two, and why; empty of a fit that was not asked for years
+    # Reason for the source of years; empty without years
     decision: str = ""
-    # Log, fragment and generated years side by side, and how many days; empty where
-    # none were
+    # Statistics of log, fit and generated years, and days per year; empty without years
     figures: tuple[LogStatistic, ...] = ()
     generated_days: int = 0
-    # The rest of the log beside what its first part forecasts, and how long it is;
-    # empty where the whole log was fitted alone
+    # Forecasts of the held-out rest, and its length [h]; empty without a hold-out
     holdout: tuple[BusyNodesForecast, ...] = ()
     held_out_h: int = 0
-    # GPUs of a node where the classes have parts of those, else 0
+    # GPUs of a node if classes have fractions of a node, else 0
     gpus_per_node: int = 0
-    # The stream in YAML, or the scenario with it; empty where none was made
+    # YAML of the stream or scenario; empty if not requested
     fragment: str = ""
 
     @property
@@ -155,11 +149,11 @@ class JobLogFit(Brief):
 
     @property
     def n_submissions(self) -> int:
-        """Number of submissions, where an array counts as one."""
+        """Number of submissions; a job array is one submission."""
         return int(self.arrivals.hours.counts.sum())
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all numbers as plain data; infinite limits are None."""
+        """Return all values as plain data; infinite limits are None."""
         arrivals, calendar = self.arrivals, self.arrivals.calendar
         weeks, widths = arrivals.weeks, vars(self.node_counts)
         same = (
@@ -191,10 +185,10 @@ class JobLogFit(Brief):
             "node_counts": pd.DataFrame(widths).to_dict("records"),
             "years": "law" if self.replay is None else "weeks",
         }
-        return numbers_of(summary)
+        return to_plain_data(summary)
 
     def sections(self) -> list[Section]:
-        """Return what was fitted and how well: years, log, classes, a held-out part."""
+        """Return report sections: generated years, log, held-out part, classes."""
         hours = self.arrivals.hours
         ends = hours.first_hour, hours.first_hour + np.timedelta64(self.n_hours, "h")
         first, end = (
@@ -203,7 +197,7 @@ class JobLogFit(Brief):
         zone = "on the log's own clock"
         if self.utc_offset_min is not None:
             zone = str(Zone(self.time_zone, self.utc_offset_min))
-        of_log = Section(
+        log_section = Section(
             "log",
             f"From {Path(self.source).name} ({self.log_format}): "
             f"{plural(self.n_jobs, 'job')} submitted from {first} to {end} ({zone}), "
@@ -219,33 +213,34 @@ class JobLogFit(Brief):
         rest = f"The last {weeks:.1f} weeks as the log before them forecasts them"
         widths = (
             {
-                "class": of.name,
-                "jobs": of.n_jobs,
-                "share": of.probability,
-                "low": of.low,
-                "high": of.high,
-                "shares_durations": of.shares_durations,
-                "mean_s": of.duration and of.duration.mean_s,
-                "model_mean_s": of.model_mean_s,
-                "Kolmogorov-Smirnov": of.duration and of.duration.ks_distance,
+                "class": fit.name,
+                "jobs": fit.n_jobs,
+                "share": fit.probability,
+                "low": fit.low,
+                "high": fit.high,
+                "shares_durations": fit.shares_durations,
+                "mean_s": fit.duration and fit.duration.mean_s,
+                "model_mean_s": fit.model_mean_s,
+                "Kolmogorov-Smirnov": fit.duration and fit.duration.ks_distance,
             }
-            for of in self.classes
+            for fit in self.classes
         )
         tables = (
-            ("years", self.decision, table_of(years, map(vars, self.figures))),
-            ("holdout", "Held-out part", table_of(rest, map(vars, self.holdout))),
-            ("classes", "Classes", table_of("", widths, "class")),
+            ("years", self.decision, make_table(years, map(vars, self.figures))),
+            ("holdout", "Held-out part", make_table(rest, map(vars, self.holdout))),
+            ("classes", "Classes", make_table("", widths, "class")),
         )
-        of_years, *others = (
+        years_section, *others = (
             Section(key, title, tables=(table,) if table.figures else ())
             for key, title, table in tables
         )
-        return [of for of in (of_years, of_log, *others) if of]
+        return [section for section in (years_section, log_section, *others) if section]
 
     def _repr_html_(self) -> str:
         return as_html(Path(self.source).name, self.sections())
 
     def _figures(self) -> Iterator[Statistic]:
+        """Yield the statistics of the log and its arrivals."""
         arrivals = self.arrivals
         weeks = arrivals.hours.covered_hours / HOURS_PER_WEEK
         yield Statistic("span", weeks, "weeks")
@@ -258,25 +253,34 @@ class JobLogFit(Brief):
                 share = f"{self.left_out_share[cause]:.1%} of the node time"
                 yield Statistic(f"jobs left out, {cause}", n, note=share)
         low, high = arrivals.jobs_per_day_low, arrivals.jobs_per_day_high
-        yield bounded("jobs per day", arrivals.jobs_per_day, low, high)
+        yield statistic_with_limits("jobs per day", arrivals.jobs_per_day, low, high)
         yield from calendar_figures(arrivals.calendar, arrivals.weeks)
-        if (of := arrivals.scatter) is not None:
-            p = f"{of.freedom:,} degrees of freedom, p {of.poisson_p_value:.2g}"
+        if (scatter := arrivals.scatter) is not None:
+            p = (
+                f"{scatter.freedom:,} degrees of freedom, "
+                f"p {scatter.poisson_p_value:.2g}"
+            )
             yield Statistic(
-                "chi-square of hourly counts", of.chi_square, note=f"{p} if Poisson"
+                "chi-square of hourly counts",
+                scatter.chi_square,
+                note=f"{p} if Poisson",
             )
             kind = "Poisson" if arrivals.dispersion is None else "gamma-mixed"
-            yield bounded(
+            yield statistic_with_limits(
                 "variance over mean of hourly counts",
-                of.index,
-                of.index_low,
-                of.index_high,
+                scatter.index,
+                scatter.index_low,
+                scatter.index_high,
                 "1 if Poisson",
             )
             taken = f"taken as {kind}"
-            yield bounded("dispersion", of.dispersion, of.low, of.high, taken)
+            yield statistic_with_limits(
+                "dispersion", scatter.dispersion, scatter.low, scatter.high, taken
+            )
             noise = "" if arrivals.day_dispersion else "no more than noise, left out"
-            yield bounded("day_dispersion", of.day, of.day_low, of.day_high, noise)
+            yield statistic_with_limits(
+                "day_dispersion", scatter.day, scatter.day_low, scatter.day_high, noise
+            )
         widths = self.node_counts
         most = np.argsort(-widths.share, kind="stable")[:8]
         shares = (f"{widths.n_nodes[k]:g} ({widths.share[k]:.1%})" for k in most)
@@ -303,18 +307,18 @@ def fit_job_log(
     log : JobLog
         The log.
     rules : sequence of ClassRule
-        Which jobs take their power from which workload; the first that fits.
+        Rules that assign a workload, and so a power profile, to jobs; the first that
+        fits counts.
     library : ProfileLibrary
-        Where the profiles are looked for.
+        Power profiles of the workloads.
     options : JobFitOptions, optional
-        What is fitted, and how.
+        Options of the fit.
     utc_offset_min : int, optional
-        Offset of local time from UTC [min]; that of the log, or its named zone, by
-        default.
+        Offset of local time from UTC [min]; by default the log's offset or time zone.
     pool_n_nodes : int, optional
-        Nodes of the pool; wider jobs are left out and counted.
+        Nodes of the pool; larger jobs are left out and counted.
     gpus_per_node : int
-        GPUs of its nodes; 0 where they are not known.
+        GPUs of the pool's nodes; 0 if unknown.
     allocates_gpus : bool
         The pool has ``allocate: gpus``: jobs on fewer GPUs than a node has keep their
         counts.
@@ -341,10 +345,10 @@ def fit_job_log(
             f"{log.source}: no job is left to fit ({causes or 'it has none'}); change "
             "states, cpu_only, zero_durations or how times are read"
         )
-    without = (
+    no_gpu_counts = (
         {NO_GPU: int(np.count_nonzero(jobs.n_gpus == 0))} if allocates_gpus else {}
     )
-    if without:
+    if no_gpu_counts:
         jobs = jobs.take(jobs.n_gpus != 0)
     zone = log.zone if utc_offset_min is None else Zone("", utc_offset_min)
     local_ms = (
@@ -358,19 +362,21 @@ def fit_job_log(
     if allocates_gpus:
         jobs = replace(jobs, n_nodes=jobs.slots(slots).astype(np.int32))
     used = groups.class_of >= 0
-    hours, inside = count_hours(local_ms, options.start, options.end, used, zone)
-    kept, class_of = jobs.take(inside), groups.class_of[inside]
-    day = local_ms[inside] // MS_PER_DAY
+    hours, is_inside = count_hours(local_ms, options.start, options.end, used, zone)
+    fitted_jobs, class_of = jobs.take(is_inside), groups.class_of[is_inside]
+    day = local_ms[is_inside] // MS_PER_DAY
     day -= day.min()
-    array = find_arrays(kept, class_of, hours.covered_hours * MS_PER_H)
-    submitted, size = np.unique(array, return_counts=True)
-    in_hours = local_ms[inside][submitted] // MS_PER_H - hours.hour[0]
-    node_h = sums(
-        array, kept.n_nodes * (kept.duration_ms / MS_PER_H), kept.n_nodes.size
-    )[submitted]
-    arrivals = fit_arrivals(hours, in_hours, size, node_h, options)
+    array = find_arrays(fitted_jobs, class_of, hours.covered_hours * MS_PER_H)
+    first_jobs, size = np.unique(array, return_counts=True)
+    hour_index = local_ms[is_inside][first_jobs] // MS_PER_H - hours.hour[0]
+    node_h = sum_by_index(
+        array,
+        fitted_jobs.n_nodes * (fitted_jobs.duration_ms / MS_PER_H),
+        fitted_jobs.n_nodes.size,
+    )[first_jobs]
+    arrivals = fit_arrivals(hours, hour_index, size, node_h, options)
     classes = fit_classes(
-        kept,
+        fitted_jobs,
         class_of,
         array,
         day,
@@ -379,11 +385,11 @@ def fit_job_log(
         confidence,
         slots,
     )
-    busy_nodes = _node_ms(kept) / slots / (hours.covered_hours * MS_PER_H)
+    busy_nodes = _node_ms(fitted_jobs) / slots / (hours.covered_hours * MS_PER_H)
     left_out = {
         "fits no rule": groups.unmatched,
         WIDER: groups.too_wide,
-        "outside the span": used & ~inside,
+        "outside the span": used & ~is_inside,
     }
     n_left_out = {cause: int(rows.sum()) for cause, rows in left_out.items()}
     shares = {
@@ -397,28 +403,28 @@ def fit_job_log(
         utc_offset_min=None if log.is_relative else zone.fixed_offset_min,
         time_zone="" if log.is_relative else zone.name,
         arrivals=arrivals,
-        node_counts=fit_node_counts(kept, day, confidence, slots),
+        node_counts=fit_node_counts(fitted_jobs, day, confidence, slots),
         classes=classes,
         mean_busy_nodes=busy_nodes,
-        left_out=n_left_out | without,
-        left_out_share=shares | dict.fromkeys(without, 0.0),
+        left_out=n_left_out | no_gpu_counts,
+        left_out_share=shares | dict.fromkeys(no_gpu_counts, 0.0),
         import_lines=tuple(log.counts.lines()),
         notes=(
             *([NO_DATES] if log.is_relative else []),
             *_pool_notes(pool_n_nodes, n_left_out[WIDER], shares[WIDER], busy_nodes),
-            *_small_notes(kept, gpus_per_node, allocates_gpus),
+            *_small_job_notes(fitted_jobs, gpus_per_node, allocates_gpus),
             *_arrival_notes(arrivals),
             *(
                 [f"{plural(groups.n_joined, 'job')} took {NEIGHBOUR}"]
                 if groups.n_joined
                 else []
             ),
-            *_state_notes(kept),
+            *_state_notes(fitted_jobs),
         ),
         jobs=LoggedJobs(
-            (local_ms[inside] - hours.start_ms[0]) / MS_PER_H,
-            kept.n_nodes / slots,
-            kept.duration_ms / MS_PER_H,
+            (local_ms[is_inside] - hours.start_ms[0]) / MS_PER_H,
+            fitted_jobs.n_nodes / slots,
+            fitted_jobs.duration_ms / MS_PER_H,
         ),
         log=log,
         gpus_per_node=gpus_per_node if allocates_gpus else 0,
@@ -426,6 +432,7 @@ def fit_job_log(
 
 
 def _node_ms(jobs: JobRecords) -> float:
+    """Return the node time of jobs [node ms]."""
     return float((jobs.n_nodes * jobs.duration_ms.astype(float)).sum())
 
 
@@ -449,7 +456,7 @@ def _pool_notes(
         )
 
 
-def _small_notes(
+def _small_job_notes(
     jobs: JobRecords, gpus_per_node: int, allocates_gpus: bool
 ) -> Iterator[str]:
     """Yield notes on jobs with fewer GPUs than a whole node."""
@@ -471,7 +478,7 @@ def _small_notes(
 
 
 def _arrival_notes(arrivals: ArrivalFit) -> Iterator[str]:
-    """Yield notes on the calendar and the dispersion."""
+    """Yield notes on the calendar and on overdispersion."""
     hours, calendar = arrivals.hours, arrivals.calendar
     weeks = hours.covered_hours / HOURS_PER_WEEK
     most = {"hour_of_day": "weights of 24 hours at most", "uniform": "one rate"}
@@ -498,7 +505,7 @@ def _arrival_notes(arrivals: ArrivalFit) -> Iterator[str]:
 
 
 def _state_notes(jobs: JobRecords) -> Iterator[str]:
-    """Yield notes on jobs that ended abnormally and are fitted too."""
+    """Yield a note on fitted jobs that failed, were cancelled or timed out."""
     states = ("failed", "cancelled", "timeout")
     counted = [
         (int((jobs.state_id == STATES.index(state)).sum()), state) for state in states

@@ -1,1 +1,1 @@
-"""Fits of request traces as request streams of a scenario."""
+"""Fits of request traces."""

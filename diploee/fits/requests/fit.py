@@ -1,7 +1,4 @@
-"""Fit of a request trace.
-
-Calendar weights, rates, over-dispersion and token lengths.
-"""
+"""Fit of a request trace: calendar weights, rates, overdispersion, token lengths."""
 
 from __future__ import annotations
 
@@ -25,7 +22,12 @@ from diploee.base.units import (
     MS_PER_MIN,
     MS_PER_S,
 )
-from diploee.fits.binned_counts import Counts, local_moment_ms, steps_of, sums
+from diploee.fits.binned_counts import (
+    BinnedCounts,
+    count_steps,
+    local_time_ms,
+    sum_by_index,
+)
 from diploee.fits.calendar import (
     CalendarFit,
     fit_step_calendar,
@@ -33,13 +35,13 @@ from diploee.fits.calendar import (
     week_limits,
 )
 from diploee.fits.fit_tables import (
-    bounded,
     calendar_dict,
     calendar_figures,
-    numbers_of,
-    table_of,
+    make_table,
+    statistic_with_limits,
+    to_plain_data,
 )
-from diploee.fits.overdispersion import Dispersion, dispersion_of
+from diploee.fits.overdispersion import Dispersion, compute_dispersion
 from diploee.fits.requests.fluctuation import Estimate, FluctuationFit, fit_fluctuation
 from diploee.fits.week_shape import CalendarChoice
 from diploee.fits.weeks import WeekFit, fit_weeks
@@ -49,19 +51,18 @@ from diploee.loads.services.request_trace import RequestTrace, TokenLengths
 from diploee.runs.sections import Section, Statistic, as_html
 
 MIN_HOURS_OF_SCATTER = 24
-"""Hours beyond the fitted weights from which the scatter of hours widens the limits."""
+"""Degrees of freedom of hourly counts from which their dispersion sets the limits."""
 
-FAR = 2.0
-"""Ratio of lengths from which on the nearest one at hand is noted."""
+MAX_LENGTH_RATIO = 2.0
+"""Ratio of token lengths above which a note warns of the nearest available length."""
 
 MIN_OF_DEAD = 20.0
-"""Requests that a gap should have had to be noted: Poisson counts lack them once in
-5e8."""
+"""Expected requests of a gap that is noted; by chance it occurs once in 5e8."""
 
 
 @dataclass(frozen=True)
 class _LengthSummary:
-    """Token lengths of one service."""
+    """Mean and quantiles of a service's token lengths [tokens]."""
 
     n_requests: int  # requests with a length
     # Mean and quantiles [tokens]
@@ -75,14 +76,14 @@ class _LengthSummary:
 class ServiceFit:
     """Fit of one service of a trace."""
 
-    name: str  # as in the trace
-    # Requests, and share of all
+    name: str  # name in the trace
+    # Number of requests, and fraction of all
     n_requests: float
     share: float
-    # Lengths; None where the trace has none
+    # Token lengths; None if the trace has none
     input_tokens: _LengthSummary | None
     output_tokens: _LengthSummary | None
-    # The output length at hand that is nearest to the mean answer, by ratio [tokens]
+    # Available output length that is nearest to the mean, by ratio [tokens]
     output_length: int | None
 
 
@@ -91,43 +92,40 @@ class RequestFit:
     """Fit of the requests of a trace."""
 
     trace: RequestTrace
-    # Weights and expected counts of its steps but the first and the last
+    # Weights and expected counts of all steps but the first and last
     calendar: CalendarFit
-    n_requests: float  # all requests
+    n_requests: float  # number of requests
     # Mean over the trace, and its highest step [1/s]
     mean_rate_rps: float
     peak_rate_rps: float
     peak_ms: int  # start of that step [ms], counted as `RequestTrace.origin_ms`
     week_rate_rps: float  # mean rate of a whole week in a month of weight 1 [1/s]
-    # Limits of the weights of the hours of the week, taken as independent
+    # Limits of the weights of the hours of the week
     week_low: Float64Array
     week_high: Float64Array
-    week_hours: Float64Array  # how long each hour of the week was seen [h]
-    # Limits of the weights of the months; None where these are not fitted
+    week_hours: Float64Array  # observed time of each hour of the week [h]
+    # Limits of the weights of months; None if not fitted
     month_low: Float64Array | None
     month_high: Float64Array | None
-    # Scatter of the steps within the hours of the week; a drift within the hour is part
-    # of it
+    # Dispersion of steps, including trends within an hour
     dispersion: Dispersion
-    hourly_dispersion: Dispersion  # scatter of whole hours, from one week to the next
-    # Of the minutes around the line that a scenario draws through its hours; None
-    # unless steps are minutes, and enough of them
+    hourly_dispersion: Dispersion  # dispersion of complete hours
+    # Fluctuation of minutes about a scenario's smooth rate; None if steps are not
+    # minutes, or too few
     fluctuation: FluctuationFit | None
-    weeks: WeekFit | None  # how weeks differ; None where too few were seen
-    # Whether the trace counts requests; otherwise it gives rates, whose scatter means
-    # little
+    weeks: WeekFit | None  # differences between weeks; None for too few weeks
+    # The trace counts requests; else it has rates, whose dispersion means little
     is_counted: bool
-    # Hours without a request that lie together and should have had `MIN_OF_DEAD` or
-    # more, and how many such gaps there are
+    # Hours in gaps without any of `MIN_OF_DEAD` expected requests, and number of gaps
     n_dead_hours: int
     n_gaps: int
     services: tuple[ServiceFit, ...]  # each service
     confidence: float = 0.95  # level of all limits
-    # Local hour of the week of the origin of a trace without dates, where it was given
+    # Specified hour of the week of the origin of a trace without dates
     zero_hour_of_week: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all numbers as plain data; what is not known is None."""
+        """Return all values as plain data; unknown values are None."""
         trace, counts = self.trace, self.trace.counts
         numbers = {
             name: value
@@ -142,9 +140,9 @@ class RequestFit:
             self.weeks,
         )
         weights["hour_of_week"]["hours"] = self.week_hours
-        of_trace = ("source", "trace_format", "step_ms", "span_ms", "is_relative")
-        return numbers_of(
-            {name: getattr(trace, name) for name in of_trace}
+        trace_fields = ("source", "trace_format", "step_ms", "span_ms", "is_relative")
+        return to_plain_data(
+            {name: getattr(trace, name) for name in trace_fields}
             | numbers
             | {name: getattr(self, name) for name in names}
             | weights
@@ -162,17 +160,17 @@ class RequestFit:
         )
 
     def sections(self) -> list[Section]:
-        """Return what was fitted and how well: rates, weights, scatter, services."""
+        """Return the report section: rates, weights, dispersion, services."""
         rows = (
-            {"service": service.name, "lengths": of, **vars(lengths)}
+            {"service": service.name, "lengths": kind, **vars(lengths)}
             for service in self.services
-            for of, lengths in (
+            for kind, lengths in (
                 ("prompts", service.input_tokens),
                 ("answers", service.output_tokens),
             )
             if lengths is not None
         )
-        of_lengths = (
+        length_rows = (
             {"lengths": f"{row.pop('lengths')} of {one_line(row.pop('service'))}"} | row
             for row in rows
         )
@@ -184,7 +182,10 @@ class RequestFit:
             }
             for service in self.services
         )
-        tables = table_of("", shares, "service"), table_of("", of_lengths, "tokens")
+        tables = (
+            make_table("", shares, "service"),
+            make_table("", length_rows, "tokens"),
+        )
         trace = self.trace
         return [
             Section(
@@ -201,6 +202,7 @@ class RequestFit:
         return as_html(self.trace.source, self.sections())
 
     def _figures(self) -> Iterator[Statistic]:
+        """Yield the statistics of rates, weights and dispersion."""
         trace, weight = self.trace, self.calendar.week_weight
         step = f"of {trace.step_ms / MS_PER_S:g} s"
         at = f"{self.peak_ms / MS_PER_H:.2f} h after the origin"
@@ -221,20 +223,25 @@ class RequestFit:
             ):
                 limits = float(self.week_low[hour]), float(self.week_high[hour])
                 at = _hour_name(float(hour))
-                yield bounded(f"{name} weight", float(weight[hour]), *limits, at)
+                yield statistic_with_limits(
+                    f"{name} weight", float(weight[hour]), *limits, at
+                )
         scatter = ((step, self.dispersion), ("of hours", self.hourly_dispersion))
-        for of, result in scatter if self.is_counted else ():
+        for kind, result in scatter if self.is_counted else ():
             limits = result.low, result.high
-            yield bounded(
-                f"variance over mean {of}", result.index, *limits, "1 if Poisson"
+            yield statistic_with_limits(
+                f"variance over mean {kind}", result.index, *limits, "1 if Poisson"
             )
         if self.fluctuation is not None:
             for name, value in vars(self.fluctuation).items():
                 if isinstance(value, Estimate):
                     item = f"fluctuation of minutes, {name}"
-                    yield bounded(item, value.value, value.low, value.high)
+                    yield statistic_with_limits(
+                        item, value.value, value.low, value.high
+                    )
 
     def _notes(self) -> Iterator[str]:
+        """Yield the assumptions and warnings of the fit."""
         zone, hour = self.trace.zone, self.zero_hour_of_week
         if not self.trace.is_relative:
             yield f"hours are local time, {zone}"
@@ -257,7 +264,7 @@ class RequestFit:
             if service.output_tokens is None or service.output_length is None:
                 continue
             ratio = max(service.output_tokens.mean, 1e-9) / service.output_length
-            if not 1 / FAR <= ratio <= FAR:
+            if not 1 / MAX_LENGTH_RATIO <= ratio <= MAX_LENGTH_RATIO:
                 yield (
                     f"the nearest output length at hand, {service.output_length}, is "
                     f"{max(ratio, 1 / ratio):.2g} times too "
@@ -267,6 +274,7 @@ class RequestFit:
 
 
 def _hour_name(hour_of_week: float) -> str:
+    """Return an hour of the week as text, such as "Monday 08:30"."""
     day, hour = divmod(hour_of_week, HOURS_PER_DAY)
     return f"{day_name[int(day)]} {int(hour):02}:{int(hour % 1 * 60):02}"
 
@@ -288,23 +296,34 @@ def fit_requests(
     trace : RequestTrace
         Requests per step.
     zero_hour_of_week : float, optional
-        Hour of the week at which a trace without dates starts, Monday 00:00 = 0, which
-        is assumed where it is not given.
+        Hour of the week at which a trace without dates starts; by default 0, Monday
+        00:00.
     months : bool, optional
-        Fit weights of months; by default where the trace supports them.
+        Fit weights of months; by default if the trace supports them.
     calendar : str
-        Detail of the week, ``"auto"`` for the most that the trace supports.
+        Detail of the week; ``"auto"`` selects the detail that predicts best.
     confidence : float
-        Level of the limits, 0-1.
+        Confidence level of the limits, 0-1.
     output_lengths : tuple of int
-        Lengths of answers that latency curves have [tokens].
+        Output lengths of the available latency curves [tokens].
+
+    Returns
+    -------
+    RequestFit
+        Rates, calendar weights, dispersion, and token lengths of each service.
+
+    Raises
+    ------
+    WorkloadError
+        If the trace has no requests between its first and last step, or its steps do
+        not divide the hour.
 
     Notes
     -----
-    The first and the last step count for the rates alone, for the trace may begin and
+    The first and the last step count for mean rates alone, as the trace may start and
     end within them.
     """
-    steps = steps_of(trace, zero_hour_of_week or 0.0)
+    steps = count_steps(trace, zero_hour_of_week or 0.0)
     requests = steps.counts
     steps = steps.inner() if requests.size > 2 else steps
     counts = steps.counts
@@ -314,25 +333,33 @@ def fit_requests(
             f"{trace.step_ms / MS_PER_S:g} s; read the trace with shorter steps"
         )
     fit = fit_step_calendar(steps, not trace.is_relative, months, calendar)
-    season = fit.laid()
+    season = fit.smooth_month_ratio()
     expected = fit.expected * season
     weeks = fit_weeks(steps.start_ms, steps.step_ms, counts, expected, confidence)
-    of_steps = dispersion_of(counts, expected, fit.n_parameters, confidence)
-    in_hour, of_hour, whole = _hours(steps, expected)
-    of_hours = dispersion_of(
-        in_hour[whole], of_hour[whole], fit.n_parameters, confidence
+    step_dispersion = compute_dispersion(counts, expected, fit.n_parameters, confidence)
+    hour_counts, hour_expected, is_complete = _hourly_counts(steps, expected)
+    hour_dispersion = compute_dispersion(
+        hour_counts[is_complete],
+        hour_expected[is_complete],
+        fit.n_parameters,
+        confidence,
     )
-    # Weights are totals of hours: where hours scatter more than their steps tell, they
-    # do too.
-    scatter = of_hours if of_hours.freedom >= MIN_HOURS_OF_SCATTER else of_steps
+    # Weights are totals of hours: the dispersion of hours applies if it is known
+    scatter = (
+        hour_dispersion
+        if hour_dispersion.freedom >= MIN_HOURS_OF_SCATTER
+        else step_dispersion
+    )
     factor = max(1.0, float(np.nan_to_num(scatter.index, nan=1.0)))
     week_low, week_high = week_limits(fit, confidence, factor=factor)
     month_low, month_high = month_limits(fit, confidence, factor)
     step_s = trace.step_ms / MS_PER_S
     mean_rps = float(requests.sum()) / (trace.span_ms / MS_PER_S)
     peak = int(np.argmax(requests))
-    dead = _dead_hours(in_hour, of_hour, whole, int(steps.hour_of_week[0]))
-    seen = sums(steps.hour_of_week, None, HOURS_PER_WEEK)
+    gaps = _count_gaps(
+        hour_counts, hour_expected, is_complete, int(steps.hour_of_week[0])
+    )
+    seen = sum_by_index(steps.hour_of_week, None, HOURS_PER_WEEK)
     return RequestFit(
         trace=trace,
         calendar=fit,
@@ -340,20 +367,20 @@ def fit_requests(
         mean_rate_rps=mean_rps,
         peak_rate_rps=float(requests[peak] / step_s),
         peak_ms=trace.origin_ms + peak * trace.step_ms,
-        # Without weights the whole trace counts, its outer steps too.
+        # Without weights, the first and last step count as well
         week_rate_rps=mean_rps if fit.detail == "uniform" else fit.mean_rate / step_s,
         week_low=week_low,
         week_high=week_high,
         week_hours=seen * (trace.step_ms / MS_PER_H),
         month_low=month_low,
         month_high=month_high,
-        dispersion=of_steps,
-        hourly_dispersion=of_hours,
-        fluctuation=_fluctuation(trace, fit, steps, season, weeks, confidence),
+        dispersion=step_dispersion,
+        hourly_dispersion=hour_dispersion,
+        fluctuation=_fit_minutes(trace, fit, steps, season, weeks, confidence),
         weeks=weeks,
         is_counted=bool((requests == np.rint(requests)).all()),
-        n_dead_hours=dead[0],
-        n_gaps=dead[1],
+        n_dead_hours=gaps[0],
+        n_gaps=gaps[1],
         services=tuple(
             _fit_service(trace, index, output_lengths)
             for index in range(len(trace.services))
@@ -363,19 +390,19 @@ def fit_requests(
     )
 
 
-def trimmed(
+def trim_trace(
     trace: RequestTrace, start: datetime | None, end: datetime | None
 ) -> RequestTrace:
     """Return the steps of a trace between two local times.
 
-    Its lengths stay those of the whole. Of a trace without dates, 1970-01-05 00:00 is
-    its origin, as of a job log.
+    Token lengths are those of the whole trace. A trace without dates starts at
+    1970-01-05 00:00, as a job log does.
     """
     if start is None and end is None:
         return trace
-    local_ms = steps_of(trace).start_ms
-    first_ms = local_ms.min() if start is None else local_moment_ms(start)
-    last_ms = local_ms.max() if end is None else local_moment_ms(end) - trace.step_ms
+    local_ms = count_steps(trace).start_ms
+    first_ms = local_ms.min() if start is None else local_time_ms(start)
+    last_ms = local_ms.max() if end is None else local_time_ms(end) - trace.step_ms
     steps = np.flatnonzero((local_ms >= first_ms) & (local_ms <= last_ms))
     if not steps.size:
         reach = "{:%Y-%m-%d %H:%M} to {:%Y-%m-%d %H:%M}".format(
@@ -398,73 +425,79 @@ def trimmed(
     )
 
 
-def _hours(
-    steps: Counts, expected: Float64Array
+def _hourly_counts(
+    steps: BinnedCounts, expected: Float64Array
 ) -> tuple[Float64Array, Float64Array, BoolArray]:
     """Return counts and expectations of clock hours, and a mask of complete hours."""
     hour = steps.hour - steps.hour[0]
-    whole: BoolArray = np.bincount(hour) == MS_PER_H // steps.step_ms
-    return sums(hour, steps.counts), sums(hour, expected), whole
+    is_complete: BoolArray = np.bincount(hour) == MS_PER_H // steps.step_ms
+    return sum_by_index(hour, steps.counts), sum_by_index(hour, expected), is_complete
 
 
-def _dead_hours(
-    in_hour: Float64Array,
-    of_hour: Float64Array,
-    whole: BoolArray,
+def _count_gaps(
+    hour_counts: Float64Array,
+    hour_expected: Float64Array,
+    is_complete: BoolArray,
     first_hour_of_week: int,
 ) -> tuple[int, int]:
-    """Return whole hours without expected requests, and gaps.
+    """Return the number of hours in gaps of the trace, and the number of gaps.
 
-    An hour of the week that was seen less than three times tells little of itself: then
-    its hour of the day does.
+    A gap is a run of complete hours without requests, of which at least `MIN_OF_DEAD`
+    were expected. In traces of less than three weeks, expectations are means by hour of
+    the day.
     """
-    if whole.sum() < 3 * HOURS_PER_WEEK:
-        of_day = (first_hour_of_week + np.arange(whole.size)) % HOURS_PER_DAY
-        seen = np.maximum(np.bincount(of_day[whole], minlength=HOURS_PER_DAY), 1)
-        of_hour = (sums(of_day, in_hour * whole, HOURS_PER_DAY) / seen)[of_day]
-    dead = np.concatenate(([False], whole & (in_hour == 0), [False]))
-    begins, ends = np.flatnonzero(np.diff(dead.astype(np.int8)) != 0).reshape(-1, 2).T
-    until = np.concatenate(([0.0], np.cumsum(of_hour)))
-    many = until[ends] - until[begins] >= MIN_OF_DEAD
-    return int((ends - begins)[many].sum()), int(many.sum())
+    if is_complete.sum() < 3 * HOURS_PER_WEEK:
+        of_day = (first_hour_of_week + np.arange(is_complete.size)) % HOURS_PER_DAY
+        seen = np.maximum(np.bincount(of_day[is_complete], minlength=HOURS_PER_DAY), 1)
+        hour_expected = (
+            sum_by_index(of_day, hour_counts * is_complete, HOURS_PER_DAY) / seen
+        )[of_day]
+    is_empty = np.concatenate(([False], is_complete & (hour_counts == 0), [False]))
+    begins, ends = (
+        np.flatnonzero(np.diff(is_empty.astype(np.int8)) != 0).reshape(-1, 2).T
+    )
+    cumulative = np.concatenate(([0.0], np.cumsum(hour_expected)))
+    is_gap = cumulative[ends] - cumulative[begins] >= MIN_OF_DEAD
+    return int((ends - begins)[is_gap].sum()), int(is_gap.sum())
 
 
-def _fluctuation(
+def _fit_minutes(
     trace: RequestTrace,
     fit: CalendarFit,
-    steps: Counts,
+    steps: BinnedCounts,
     season: Float64Array,
     weeks: WeekFit | None,
     confidence: float,
 ) -> FluctuationFit | None:
+    """Return the fluctuation of minutes about smooth hourly rates, or None."""
     if steps.step_ms != MS_PER_MIN:
         return None
     rate, slot = fit.shape.rate, steps.hour_of_week
     around = np.concatenate([rate[-1:], rate, rate[:1]])
-    nodes_ms, at_nodes = line_with_means(
+    knots_ms, knot_rates = line_with_means(
         (np.arange(around.size + 1) - 1) * MS_PER_H, around
     )
     middle_ms = slot * MS_PER_H + steps.start_ms % MS_PER_H + steps.step_ms / 2
-    lines = np.interp(middle_ms, nodes_ms, at_nodes)
-    expected = lines * fit.of_month * season
+    lines = np.interp(middle_ms, knots_ms, knot_rates)
+    expected = lines * fit.month_factor * season
     if (
         weeks is not None and weeks.is_significant
     ):  # not to be found again in their minutes
         expected *= weeks.factor
-    of_services = trace.n_requests
-    of_services = of_services[:, 1:-1] if of_services.shape[1] > 2 else of_services
-    share = of_services.sum(axis=1) / of_services.sum()
+    requests = trace.n_requests
+    requests = requests[:, 1:-1] if requests.shape[1] > 2 else requests
+    share = requests.sum(axis=1) / requests.sum()
     freedom = 1 - fit.n_parameters / expected.size
-    return fit_fluctuation(of_services, share[:, None] * expected, freedom, confidence)
+    return fit_fluctuation(requests, share[:, None] * expected, freedom, confidence)
 
 
 def _fit_service(
     trace: RequestTrace, index: int, lengths: tuple[int, ...]
 ) -> ServiceFit:
-    """Fit one service of a trace."""
+    """Return the requests and token lengths of one service of a trace."""
     n_requests = float(trace.n_requests[index].sum())
-    inputs = _summary(trace.input_tokens, index)
-    outputs = _summary(trace.output_tokens, index)
+    inputs = _summarize_lengths(trace.input_tokens, index)
+    outputs = _summarize_lengths(trace.output_tokens, index)
     return ServiceFit(
         name=trace.services[index],
         n_requests=n_requests,
@@ -477,11 +510,12 @@ def _fit_service(
     )
 
 
-def _summary(
-    of_services: tuple[TokenLengths, ...], index: int
+def _summarize_lengths(
+    lengths_by_service: tuple[TokenLengths, ...], index: int
 ) -> _LengthSummary | None:
-    if not of_services or not of_services[index].n_requests.any():
+    """Return mean and quantiles of a service's token lengths; None without lengths."""
+    if not lengths_by_service or not lengths_by_service[index].n_requests.any():
         return None
-    lengths = of_services[index]
+    lengths = lengths_by_service[index]
     p50, p90, p99 = lengths.quantile([0.5, 0.9, 0.99]).tolist()
     return _LengthSummary(int(lengths.n_requests.sum()), lengths.mean, p50, p90, p99)

@@ -1,4 +1,4 @@
-"""Fluctuation of the requests of a trace: size, correlation, common part."""
+"""Fluctuation of a trace's requests: size, correlation time, common fraction."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from diploee.base.tables import BoolArray, Float64Array
 from diploee.fits.confidence_limits import jackknife_error
 
 MAX_LAGS = 60
-"""Minutes up to which the correlation is looked at, and at most a quarter of the trace."""  # noqa: E501
+"""Longest lag of the correlation [min]; at most a quarter of the trace is used."""
 
 BLOCKS = 10
-"""Parts of the trace that the limits leave out in turn (delete-a-block jackknife)."""
+"""Number of blocks of the delete-a-block jackknife."""
 
 MIN_MINUTES = 30
 TIMES_S = np.geomspace(5, 6 * 3600, 200)
-"""Correlation times that are tried [s]."""
+"""Candidate correlation times [s]."""
 
 
 @dataclass(frozen=True)
@@ -34,50 +34,56 @@ class Estimate:
 
 @dataclass(frozen=True)
 class FluctuationFit:
-    """Fluctuation of a trace about its calendar, as in a scenario's `fluctuation`."""
+    """Fluctuation of requests about the calendar, as a scenario's `fluctuation` key."""
 
-    # Relative standard deviation of one-minute means, that of Poisson counts taken off;
-    # 0 where that may be all
+    # Relative standard deviation of one-minute means, without the Poisson variance; 0
+    # if not significant
     relative_std: Estimate
-    # Time in which the correlation falls to 1/e [s]; None where minutes are
-    # uncorrelated
+    # Time in which the correlation falls to 1/e [s]; None if minutes are uncorrelated
     correlation_time_s: Estimate | None
-    # Share of the variance that all services have in common; None with one service
+    # Fraction of the variance that services share; None for one service
     common_share: Estimate | None
-    rate_rps: float  # mean rate at which this was seen [1/s]
+    rate_rps: float  # mean rate of the trace [1/s]
 
 
 def fit_fluctuation(
     counts: Float64Array, expected: Float64Array, freedom: float, confidence: float
 ) -> FluctuationFit | None:
-    """Fit the fluctuation of counted requests.
+    """Fit the fluctuation of requests per minute.
 
-    The relative deviation of a minute has the variance of the process, plus
-    ``1 / expected`` of the Poisson counts, which are white: from one minute to the next
-    the covariance is the process' own. Services with probabilities p_i share the
-    variance ``c s**2``, so that the mean covariance of two of them is that; `s` is that
-    of their sum.
+    `counts` and `expected` have shape (services, minutes); `freedom` is the ratio of
+    degrees of freedom to minutes. The relative deviation of a minute from its
+    expectation has the variance of the process plus ``1 / expected`` of Poisson counts.
+    Poisson counts are uncorrelated, so the covariance of different minutes is the
+    process's. Services share the variance ``c s**2``, the mean covariance of two
+    services, where ``s**2`` is the variance of their sum. Returns None if fewer than
+    `MIN_MINUTES` have expected requests.
     """
-    total, of_total = counts.sum(axis=0), expected.sum(axis=0)
-    seen = of_total > 0
-    n_seen = int(np.count_nonzero(seen))
+    total, total_expected = counts.sum(axis=0), expected.sum(axis=0)
+    has_expected = total_expected > 0
+    n_seen = int(np.count_nonzero(has_expected))
     if n_seen < MIN_MINUTES or not freedom > 0:
         return None
-    deviation = np.divide(total, of_total, out=np.ones_like(total), where=seen) - 1
-    poisson = np.divide(1.0, of_total, out=np.zeros_like(total), where=seen)
+    deviation = (
+        np.divide(total, total_expected, out=np.ones_like(total), where=has_expected)
+        - 1
+    )
+    poisson = np.divide(
+        1.0, total_expected, out=np.zeros_like(total), where=has_expected
+    )
     z = float(special.ndtri((1 + confidence) / 2))
 
-    def variance(kept: BoolArray) -> float:
-        inside = kept & seen
-        weight = of_total[inside]
-        # Weighted by the requests: a minute with few of them tells little.
-        of_counts = np.average(deviation[inside] ** 2, weights=weight) / freedom
-        return float(of_counts - np.average(poisson[inside], weights=weight))
+    def variance(is_kept: BoolArray) -> float:
+        used = is_kept & has_expected
+        weight = total_expected[used]
+        # Weighted by expected requests, as minutes with few have large errors
+        mean_square = np.average(deviation[used] ** 2, weights=weight) / freedom
+        return float(mean_square - np.average(poisson[used], weights=weight))
 
     n_lags = max(1, min(MAX_LAGS, deviation.size // 4))
 
-    def log_time(kept: BoolArray) -> float:
-        both = kept & seen
+    def log_time(is_kept: BoolArray) -> float:
+        both = is_kept & has_expected
         pairs = [both[:-k] & both[k:] for k in range(1, n_lags + 1)]
         covariance = np.array(
             [
@@ -87,19 +93,21 @@ def fit_fluctuation(
                 for k, pair in enumerate(pairs, 1)
             ]
         )
-        return log(_nearest_time_s(covariance))
+        return log(_fit_correlation_time_s(covariance))
 
-    whole = np.ones(deviation.size, dtype=bool)
-    of_variance = _jackknifed(variance, whole, z)
-    if not of_variance.low > 0:
-        std = Estimate(0.0, 0.0, sqrt(max(of_variance.high, 0.0)))
+    all_minutes = np.ones(deviation.size, dtype=bool)
+    variance_estimate = _jackknife_estimate(variance, all_minutes, z)
+    if not variance_estimate.low > 0:
+        std = Estimate(0.0, 0.0, sqrt(max(variance_estimate.high, 0.0)))
         return FluctuationFit(std, None, None, float(total.sum()) / total.size / 60)
-    std = Estimate(*(sqrt(max(v, 0.0)) for v in astuple(of_variance)))
+    std = Estimate(*(sqrt(max(v, 0.0)) for v in astuple(variance_estimate)))
     time = None
-    next_minute = seen[1:] & seen[:-1]
+    next_minute = has_expected[1:] & has_expected[:-1]
     products = (deviation[1:] * deviation[:-1])[next_minute]
     if products.mean() > z * products.std() / sqrt(products.size):
-        time = Estimate(*(exp(v) for v in astuple(_jackknifed(log_time, whole, z))))
+        time = Estimate(
+            *(exp(v) for v in astuple(_jackknife_estimate(log_time, all_minutes, z)))
+        )
     return FluctuationFit(
         std,
         time,
@@ -114,23 +122,30 @@ def _common_share(
     variance: Callable[[BoolArray], float],
     z: float,
 ) -> Estimate | None:
+    """Return the fraction of the variance that services share; None for one service."""
     n = counts.shape[0]
     if n < 2:
         return None
-    of = np.divide(counts, expected, out=np.ones_like(counts), where=expected > 0) - 1
+    deviation = (
+        np.divide(counts, expected, out=np.ones_like(counts), where=expected > 0) - 1
+    )
 
-    def share(kept: BoolArray) -> float:
-        among = np.cov(of[:, kept], bias=True)[np.triu_indices(n, 1)].mean()
-        return float(among / max(variance(kept), 1e-12))
+    def common_fraction(is_kept: BoolArray) -> float:
+        covariance = np.cov(deviation[:, is_kept], bias=True)[
+            np.triu_indices(n, 1)
+        ].mean()
+        return float(covariance / max(variance(is_kept), 1e-12))
 
-    result = _jackknifed(share, np.ones(counts.shape[1], dtype=bool), z)
+    result = _jackknife_estimate(
+        common_fraction, np.ones(counts.shape[1], dtype=bool), z
+    )
     return Estimate(*(min(max(v, 0.0), 1.0) for v in astuple(result)))
 
 
-def _nearest_time_s(covariance: Float64Array) -> float:
-    """Return the correlation time [s] that best fits covariances of minutes.
+def _fit_correlation_time_s(covariance: Float64Array) -> float:
+    """Return the correlation time tau [s] that best fits covariances of minutes.
 
-    Of minutes ``k`` apart: ``A exp(-(k - 1) a)`` with ``a`` = 60 s / tau.
+    The model of minutes ``k`` apart is ``A exp(-(k - 1) a)`` with ``a`` = 60 s / tau.
     """
     lags = np.arange(covariance.size)
     shape = np.exp(-lags * (60 / TIMES_S[:, None]))
@@ -139,15 +154,15 @@ def _nearest_time_s(covariance: Float64Array) -> float:
     return float(TIMES_S[int(np.argmin(misfit))])
 
 
-def _jackknifed(
-    value: Callable[[BoolArray], float], whole: BoolArray, z: float
+def _jackknife_estimate(
+    value: Callable[[BoolArray], float], all_minutes: BoolArray, z: float
 ) -> Estimate:
-    """Return a value with limits from leaving out one block of time at a time."""
-    result = value(whole)
+    """Return a value with limits from a delete-a-block jackknife."""
+    result = value(all_minutes)
     without = []
-    for block in np.array_split(np.arange(whole.size), BLOCKS):
-        kept = whole.copy()
-        kept[block] = False
-        without.append(value(kept))
+    for block in np.array_split(np.arange(all_minutes.size), BLOCKS):
+        is_kept = all_minutes.copy()
+        is_kept[block] = False
+        without.append(value(is_kept))
     half = z * float(jackknife_error(np.array(without)))
     return Estimate(result, result - half, result + half)

@@ -1,6 +1,7 @@
-"""Response of a site to the grid's voltage.
+"""Response of a site to disturbances of the grid's voltage and frequency.
 
-Ride-through, named curves, voltage changes.
+Ride-through of load blocks, compliance with named curves, and a site that a grid
+simulator advances step by step.
 """
 
 import lazy_loader

@@ -1,10 +1,11 @@
-"""Ride-through of one block of load: its fraction connected at a given voltage.
+"""Ride-through of one load block: its fraction connected at a given voltage.
 
-From a voltage to the fraction that stays on the grid. Event-driven and exact: the
-voltage is held between its stamps, so that its filter passes a level at a time in
-closed form, ``tau ln((Vf0 - V) / (level - V))``, and no grid of time is needed. A
-series known beforehand (`respond`) and a simulator's steps (`Machine.hold`) take the
-same transitions.
+The model is event-driven and exact. Voltage is constant from one sample to the next, so
+the time at which the filtered voltage crosses a level has a closed form: ``tau ln((Vf0
+- V) / (level - V))``, with the filtered voltage Vf0 at the sample, the new voltage V
+and the filter's time constant tau. There are no time steps. `simulate_response` takes a
+known series, `BlockRideThrough.advance` takes the steps of a grid simulator; both use
+the same transitions.
 
 See also: docs/models/ride_through.md
 """
@@ -23,19 +24,19 @@ from diploee.base.units import S_PER_MIN
 from diploee.scenario.ride_through import RideThrough, Side
 
 TIE_S = 1e-9
-"""Times closer than this are one instant."""
+"""Difference of times [s] below which they are equal."""
 
 
 @dataclass(frozen=True)
 class Excursion(Brief):
-    """Time interval spent beyond a voltage level, from start to end [s]."""
+    """Time interval [s] during which a voltage is beyond a level."""
 
     start: float
     end: float
 
 
-class Level:
-    """Voltage level, and the time since which the filtered voltage is beyond it."""
+class VoltageLevel:
+    """Voltage level with its filter and pickup timer."""
 
     def __init__(
         self, level: float, side: Side, tau_s: float, time_s: float, pu: float
@@ -43,48 +44,58 @@ class Level:
         self.level, self.sign, self.tau_s = level, 1 if side == "under" else -1, tau_s
         self.depth = self.sign * (level - pu)
         self.since = time_s if self.depth > 0 else inf
-        # Whether its timer may run out, as it does once a pickup
+        # True until the timer of this pickup has expired
         self.is_due = self.since < inf
 
-    def hold(
+    def advance(
         self, time_s: float, end_s: float, pu: float, timer_s: float = inf
     ) -> tuple[float | None, float | None]:
-        """Advance the filter at a constant voltage from one time to another.
+        """Advance the filter at a constant voltage from `time_s` to `end_s`.
 
-        Returns when it crosses the level, and when the timer of this pickup runs out;
-        None for not.
+        Returns two times [s]: the crossing of the level, and the expiry of the pickup
+        timer. A time is None if it lies outside the interval.
         """
-        goal, inside, since = (
+        target_depth, is_beyond, since = (
             self.sign * (self.level - pu),
             self.since < inf,
             self.since,
         )
-        depth, at = (max if inside else min)(self.depth, 0.0), None
-        leaves = goal < 0 or (goal <= 0 and (self.tau_s == 0 or depth == 0))
-        if leaves if inside else goal > 0:
+        depth, crossed_s = (max if is_beyond else min)(self.depth, 0.0), None
+        returns = target_depth < 0 or (
+            target_depth <= 0 and (self.tau_s == 0 or depth == 0)
+        )
+        if returns if is_beyond else target_depth > 0:
             crosses_s = time_s + (
-                self.tau_s * log1p(-depth / goal) if self.tau_s and goal else 0.0
+                self.tau_s * log1p(-depth / target_depth)
+                if self.tau_s and target_depth
+                else 0.0
             )
             if crosses_s < end_s:
-                at, self.since = crosses_s, inf if inside else crosses_s
-                since, self.is_due = (since, self.is_due) if inside else (at, True)
-        kept = exp(-(end_s - time_s) / self.tau_s) if self.tau_s else 0.0
-        self.depth = goal + (depth - goal) * kept
+                crossed_s, self.since = crosses_s, inf if is_beyond else crosses_s
+                since, self.is_due = (
+                    (since, self.is_due) if is_beyond else (crossed_s, True)
+                )
+        decay = exp(-(end_s - time_s) / self.tau_s) if self.tau_s else 0.0
+        self.depth = target_depth + (depth - target_depth) * decay
         due_s = since + timer_s
-        ends = due_s < at if inside and at is not None else due_s <= end_s + TIE_S
-        if not (self.is_due and ends and due_s < inf):
-            return at, None
+        expires = (
+            due_s < crossed_s
+            if is_beyond and crossed_s is not None
+            else due_s <= end_s + TIE_S
+        )
+        if not (self.is_due and expires and due_s < inf):
+            return crossed_s, None
         self.is_due = False
-        return at, due_s
+        return crossed_s, due_s
 
 
 @dataclass(frozen=True)
 class Voltage(Brief):
-    """Positive-sequence voltage, constant from each timestamp to the next."""
+    """Positive-sequence voltage [pu], constant from each timestamp to the next."""
 
-    time_s: tuple[float, ...]  # stamps, which rise
-    pu: tuple[float, ...]  # from each stamp on
-    is_rms: bool = False  # of half cycles already, and not filtered again
+    time_s: tuple[float, ...]  # timestamps, increasing
+    pu: tuple[float, ...]  # value from each timestamp to the next
+    is_rms: bool = False  # rms of half cycles already, not filtered again
 
     def __post_init__(self) -> None:
         rises = all(a < b for a, b in pairwise(self.time_s))
@@ -93,53 +104,53 @@ class Voltage(Brief):
                 "a voltage needs stamps that rise and finite values, one for each"
             )
 
-    def beyond(
+    def excursions(
         self, level: float, side: Side = "under", tau_s: float = 0.0
     ) -> list[Excursion]:
-        """Return when the filtered voltage is strictly beyond a level."""
+        """Return the intervals in which the filtered voltage is beyond a level [pu]."""
         tau_s = 0.0 if self.is_rms else tau_s
-        result, of = (
+        result, state = (
             list[Excursion](),
-            Level(level, side, tau_s, self.time_s[0], self.pu[0]),
+            VoltageLevel(level, side, tau_s, self.time_s[0], self.pu[0]),
         )
-        for start, end, pu in self.pieces():
-            since = of.since
-            at, _ = of.hold(start, end, pu)
-            if at is not None and of.since == inf:
-                result.append(Excursion(since, at))
-        return [*result, Excursion(of.since, inf)] if of.since < inf else result
+        for start, end, pu in self.intervals():
+            since = state.since
+            crossed_s, _ = state.advance(start, end, pu)
+            if crossed_s is not None and state.since == inf:
+                result.append(Excursion(since, crossed_s))
+        return [*result, Excursion(state.since, inf)] if state.since < inf else result
 
-    def pieces(self) -> Iterator[tuple[float, float, float]]:
-        """Yield the start, the end and the value of each constant interval."""
+    def intervals(self) -> Iterator[tuple[float, float, float]]:
+        """Yield start [s], end [s] and value of each constant interval."""
         return zip(self.time_s, (*self.time_s[1:], inf), self.pu, strict=True)
 
 
 @dataclass(frozen=True)
-class Change(Brief):
-    """Step of the connected fraction, or the end of a ramp."""
+class FractionChange(Brief):
+    """Step of the connected fraction (transfer), or a completed ramp (return)."""
 
     time_s: float
     what: Literal["transfer", "return"]
     before: float  # fraction on the grid
     after: float
     cause: str
-    start_s: float  # of a ramp; of a transfer its time
+    start_s: float  # start of a ramp; time of a transfer
 
 
 @dataclass
 class Response(Brief):
-    """Fraction of a block connected to the grid over time.
+    """Fraction of a block that is connected to the grid over time.
 
-    Linear between its points, which jump at a transfer.
+    The fraction is linear between its points and jumps at a transfer.
     """
 
     points: list[tuple[float, float]] = field(default_factory=lambda: [(-inf, 1.0)])
-    changes: list[Change] = field(default_factory=list)
+    changes: list[FractionChange] = field(default_factory=list)
     ramps: list[float] = field(default_factory=list)  # starts
-    latched_s: float | None = None  # when the counter latched it, of the last time
+    latched_s: float | None = None  # time of the last latch by the counter
 
 
-# Order of what happens at one instant; the next stamp comes last.
+# Order of simultaneous events; the next sample comes last.
 _ORDER = {
     "edge": 0,
     "trip": 1,
@@ -152,8 +163,8 @@ _ORDER = {
 }
 
 
-class Machine:
-    """Ride-through state of a block, advanced by voltage steps."""
+class BlockRideThrough:
+    """Ride-through state of a load block, advanced at constant voltages."""
 
     def __init__(
         self,
@@ -164,75 +175,81 @@ class Machine:
         *,
         is_rms: bool = False,
     ) -> None:
-        self.s, self.pool_mw, self.found = settings, pool_mw, Response()
+        self.s, self.pool_mw, self.response = settings, pool_mw, Response()
         self.time_s, tau_s = time_s, 0.0 if is_rms else settings.filter_s
         back, rule = settings.recovery, settings.counter
-        at = (tau_s, time_s, pu)
+        start = (tau_s, time_s, pu)
         self.stages = [
-            Level(stage.voltage_pu, stage.side, *at) for stage in settings.stages
+            VoltageLevel(stage.voltage_pu, stage.side, *start)
+            for stage in settings.stages
         ]
-        self.low = [Level(back.voltage_pu, "under", *at)] if back else []
-        self.dip = None if rule is None else Level(rule.voltage_pu, "under", *at)
+        self.low = [VoltageLevel(back.voltage_pu, "under", *start)] if back else []
+        self.dip = (
+            None if rule is None else VoltageLevel(rule.voltage_pu, "under", *start)
+        )
         self.dip_ended = -inf
         self.queue: list[tuple[float, int, int, str, tuple[Any, ...]]] = []
-        self.n_put = 0
+        self.n_queued = 0
         self.on, self.committed, self.most = 1.0, 0.0, 1.0
         self.ceased = self.latched = self.locked = False
         self.pending = self.lock = 0
-        # From when, where, to both
+        # Start [s] and fraction, end [s] and fraction
         self.ramping: tuple[float, float, float, float] | None = None
-        self.clock = 0  # what runs now; others in the queue are void
+        self.clock = 0  # number of the running recovery timer; older ones are void
         self.is_running = False
         self.strikes: list[float] = []
-        # Levels that it is beyond, and no return begins
-        self.blocked = sum(of.since < inf for of in (*self.stages, *self.low))
+        # Number of levels beyond which the voltage is: no return begins
+        self.blocked = sum(level.since < inf for level in (*self.stages, *self.low))
 
     @property
     def fraction(self) -> float:
-        """Fraction of the block connected to the grid now."""
+        """Fraction of the block connected to the grid now [1]."""
         return self.on if self.ramping is None else self._ramped(self.time_s)
 
-    def hold(self, end_s: float, pu: float) -> None:
-        """Advance to a time at a constant voltage."""
-        piece = (self.time_s, end_s, pu)
-        for stage, of in zip(self.s.stages, self.stages, strict=True):
-            due_s = self._cross(of, piece, stage.time_s)
+    def advance(self, end_s: float, pu: float) -> None:
+        """Advance to a time [s] at a constant voltage [pu]."""
+        interval = (self.time_s, end_s, pu)
+        for stage, level in zip(self.s.stages, self.stages, strict=True):
+            due_s = self._advance_level(level, interval, stage.time_s)
             if due_s is not None:
                 name = f"{stage.side} {stage.voltage_pu:g} pu for {stage.time_s:g} s"
-                self._put(due_s, "trip", stage.fraction, name)
-        for of in self.low:
-            self._cross(of, piece)
+                self._schedule(due_s, "trip", stage.fraction, name)
+        for level in self.low:
+            self._advance_level(level, interval)
         if (rule := self.s.counter) is not None and self.dip is not None:
-            at, due_s = self.dip.hold(*piece, rule.hold_s)
-            if at is not None and self.dip.since == inf:
-                self.dip_ended = at
-            elif at is not None and at - self.dip_ended < rule.merge_s - TIE_S:
+            crossed_s, due_s = self.dip.advance(*interval, rule.hold_s)
+            if crossed_s is not None and self.dip.since == inf:
+                self.dip_ended = crossed_s
+            elif (
+                crossed_s is not None
+                and crossed_s - self.dip_ended < rule.merge_s - TIE_S
+            ):
                 self.dip.is_due, due_s = False, None
             if due_s is not None:
-                self._put(due_s, "strike")
+                self._schedule(due_s, "strike")
         while self.queue and self.queue[0][0] <= round(end_s, 9):
             *_, kind, (time_s, *what) = heapq.heappop(self.queue)
             getattr(self, f"_{kind}")(time_s, *what)
             self._run_clock(time_s)
         self.time_s = end_s
 
-    def _cross(
-        self, of: Level, piece: tuple[float, float, float], timer_s: float = inf
+    def _advance_level(
+        self,
+        level: VoltageLevel,
+        interval: tuple[float, float, float],
+        timer_s: float = inf,
     ) -> Any:
-        """Take a piece to a level that blocks the return.
-
-        Return when its timer runs out.
-        """
-        at, due_s = of.hold(*piece, timer_s)
-        if at is not None and of.since == inf:
-            self._put(at, "edge" if of.tau_s else "stamp", -1)
-        elif at is not None:
-            self._put(at, "edge", 1)
+        """Advance a level that blocks the return; return its timer's expiry [s]."""
+        crossed_s, due_s = level.advance(*interval, timer_s)
+        if crossed_s is not None and level.since == inf:
+            self._schedule(crossed_s, "edge" if level.tau_s else "stamp", -1)
+        elif crossed_s is not None:
+            self._schedule(crossed_s, "edge", 1)
         return due_s
 
-    def _put(self, time_s: float, kind: str, *of: object) -> None:
-        self.n_put += 1
-        entry = (round(time_s, 9), _ORDER[kind], self.n_put, kind, (time_s, *of))
+    def _schedule(self, time_s: float, kind: str, *values: object) -> None:
+        self.n_queued += 1
+        entry = (round(time_s, 9), _ORDER[kind], self.n_queued, kind, (time_s, *values))
         heapq.heappush(self.queue, entry)
 
     def _edge(self, _time_s: float, change: int) -> None:
@@ -244,7 +261,7 @@ class Machine:
         self.committed = max(self.committed, fraction)
         self._stop_ramp(time_s, cause)
         self.pending += 1
-        self._put(time_s + self.s.delay_s, "cease", cause)
+        self._schedule(time_s + self.s.delay_s, "cease", cause)
 
     def _strike(self, time_s: float) -> None:
         rule = self.s.counter
@@ -253,7 +270,7 @@ class Machine:
         self.strikes.append(time_s)
         if len(self.strikes) >= rule.n and not self.latched:
             self.latched = True
-            self.found.latched_s = time_s
+            self.response.latched_s = time_s
             self._trip(time_s, 1.0, f"dip {rule.n} within {rule.window_s:g} s")
 
     def _cease(self, time_s: float, cause: str) -> None:
@@ -265,7 +282,7 @@ class Machine:
         if self.latched or recovery is None or not recovery.automatic:
             self.locked, self.lock = True, self.lock + 1
             if self.s.manual_reset_s is not None:
-                self._put(time_s + self.s.manual_reset_s, "reset", self.lock)
+                self._schedule(time_s + self.s.manual_reset_s, "reset", self.lock)
 
     def _reset(self, _time_s: float, lock: int) -> None:
         if lock == self.lock:
@@ -283,9 +300,9 @@ class Machine:
                 (goal - self.on) * self.pool_mw / recovery.ramp_mw_per_min * S_PER_MIN
             )
         self.ramping = (time_s, self.on, time_s + length_s, goal)
-        self.found.ramps.append(time_s)
-        self.found.points.append((time_s, self.on))
-        self._put(time_s + length_s, "end", clock)
+        self.response.ramps.append(time_s)
+        self.response.points.append((time_s, self.on))
+        self._schedule(time_s + length_s, "end", clock)
 
     def _end(self, time_s: float, clock: int) -> None:
         if self.ramping is None or clock != self.clock:
@@ -299,8 +316,8 @@ class Machine:
             return
         t0, low, *_ = self.ramping
         self.on, self.ramping = self._ramped(time_s), None
-        why = "recovery" if cause == "recovery" else f"recovery, cut: {cause}"
-        self._note(time_s, "return", low, why, t0)
+        reason = "recovery" if cause == "recovery" else f"recovery, cut: {cause}"
+        self._note(time_s, "return", low, reason, t0)
 
     def _ramped(self, time_s: float) -> float:
         assert self.ramping is not None
@@ -316,22 +333,22 @@ class Machine:
         start_s: float,
     ) -> None:
         if before != self.on:
-            self.found.changes.append(
-                Change(time_s, what, before, self.on, cause, start_s)
+            self.response.changes.append(
+                FractionChange(time_s, what, before, self.on, cause, start_s)
             )
             if what == "transfer":
-                self.found.points.append((time_s, before))
-            self.found.points.append((time_s, self.on))
+                self.response.points.append((time_s, before))
+            self.response.points.append((time_s, self.on))
 
     def _run_clock(self, time_s: float) -> None:
         recovery = self.s.recovery
         if self.ramping is not None or recovery is None:
             return
-        held = self.latched or self.locked or self.pending or self.blocked
-        runs = self.ceased and not held
+        is_blocked = self.latched or self.locked or self.pending or self.blocked
+        runs = self.ceased and not is_blocked
         if runs and not self.is_running:
             self.clock += 1
-            self._put(time_s + recovery.time_s, "ramp", self.clock)
+            self._schedule(time_s + recovery.time_s, "ramp", self.clock)
         self.is_running = runs
 
 
@@ -343,20 +360,20 @@ def simulate_response(
     Parameters
     ----------
     settings : RideThrough
-        Its stages, recovery and counter.
+        Stages, recovery and dip counter of the block.
     voltage : Voltage
-        At its terminals.
+        Voltage at the block's terminals.
     pool_mw : float
-        Its power at the start [MW], for ramps in MW/min.
+        Power of the block at the start [MW], for ramps in MW/min.
 
     Returns
     -------
     Response
-        Transfers, returns, and the fraction on the grid over time.
+        Transfers, returns, and the connected fraction over time.
     """
-    machine = Machine(
+    block = BlockRideThrough(
         settings, pool_mw, voltage.time_s[0], voltage.pu[0], is_rms=voltage.is_rms
     )
-    for _, end_s, pu in voltage.pieces():
-        machine.hold(end_s, pu)
-    return machine.found
+    for _, end_s, pu in voltage.intervals():
+        block.advance(end_s, pu)
+    return block.response

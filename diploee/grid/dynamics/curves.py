@@ -1,8 +1,8 @@
-"""Named ride-through curves, and compliance checks of settings and responses.
+"""Named ride-through curves, and compliance of settings and responses with them.
 
-The texts were read in `Yuz2023/awesome-compute-power-coordination` (2026-10-07), not in
-the operators' own papers. Rules that a curve doesn't give aren't judged, and the
-verdict says so.
+The requirements were read in `Yuz2023/awesome-compute-power-coordination` (2026-10-07),
+not in the operators' documents. Rules without published values are not checked, and the
+compliance result says so.
 
 See also: docs/models/ride_through.md
 """
@@ -26,18 +26,20 @@ from diploee.scenario.ride_through import RideThrough, Side, shortest_dip_s
 
 SOURCE = "secondary source (awesome-compute-power-coordination, 2026-10-07)"
 ROCOF_S = 0.5
-"""Window of a rate of change of frequency: EirGrid's. ASSUMPTION: IESO's, too; linear
-between."""
+"""Window [s] of a rate of change of frequency, from EirGrid.
+
+ASSUMPTION: the same for IESO; frequency is linear between its samples.
+"""
 MAX_PU = 1.2
-"""ASSUMPTION: worst over-voltage of a zone without an upper edge."""
+"""Highest voltage [pu] of a zone without an upper edge (ASSUMPTION)."""
 
 
 @dataclass(frozen=True)
 class VoltageZone(Brief):
-    """Voltage range that a load must ride through for a time."""
+    """Voltage range [pu] in which a load must stay connected for a time [s]."""
 
-    edge: float  # nearest to nominal [pu]
-    worst: float  # farthest from it [pu]
+    edge: float  # edge nearest to nominal [pu]
+    worst: float  # edge farthest from nominal [pu]
     time_s: float
     side: Side = "under"
 
@@ -48,22 +50,22 @@ class VoltageZone(Brief):
 
 @dataclass(frozen=True)
 class Curve(Brief):
-    """Ride-through rule: voltage zones, and the time allowed for recovery."""
+    """Ride-through requirement: voltage and frequency zones, and recovery of load."""
 
     status: str
     zones: tuple[VoltageZone, ...] = ()
-    # Low, high [Hz], most beyond [s]
+    # Low and high frequency [Hz], maximum time beyond them [s]
     frequency: tuple[tuple[float, float, float], ...] = ()
-    level: float | None = None  # of the power without the event
-    within_s: float = 0.0  # of the voltage being back above 0.9 pu
-    counters: bool = True  # whether counting dips is allowed
+    level: float | None = None  # required fraction of the power without the event
+    within_s: float = 0.0  # time allowed for it after the voltage returns to 0.9 pu
+    counters: bool = True  # counters of dips are allowed
     rocof: float | None = None  # fastest change of the frequency to ride through [Hz/s]
-    most_mw_per_min: float | None = None  # also on the restoration
+    most_mw_per_min: float | None = None  # also limits the restoration
     note: str = ""
 
 
-def _under(*of: tuple[float, float, float]) -> tuple[VoltageZone, ...]:
-    return tuple(VoltageZone(*zone) for zone in of)
+def _undervoltage_zones(*zones: tuple[float, float, float]) -> tuple[VoltageZone, ...]:
+    return tuple(VoltageZone(*zone) for zone in zones)
 
 
 NERC_HZ = ((58.8, 61.2, 299.0), (57.0, 61.8, 0.0))
@@ -71,7 +73,7 @@ CURVES: Mapping[str, Curve] = {
     "ercot_nogrr282": Curve(
         "approved 2026-07, in effect 2026-08-01 by secondary sources",
         (
-            *_under(
+            *_undervoltage_zones(
                 (0.9, 0.8, 2.0), (0.8, 0.5, 0.5), (0.5, 0.2, 0.25), (0.2, 0.0, 0.15)
             ),
             VoltageZone(1.1, 1.2, 2.0, "over"),
@@ -87,7 +89,7 @@ CURVES: Mapping[str, Curve] = {
     "caiso_straw_2026_06": Curve(
         "proposed",
         (
-            *_under(
+            *_undervoltage_zones(
                 (0.9, 0.7, 6.0), (0.7, 0.5, 3.0), (0.5, 0.25, 1.2), (0.25, 0.0, 0.15)
             ),
             VoltageZone(1.1, inf, 2.0, "over"),
@@ -126,19 +128,23 @@ CURVES: Mapping[str, Curve] = {
     ),
     "spp_hill": Curve(
         "above 50 MW",
-        _under((0.9, 0.5, 0.15)),
+        _undervoltage_zones((0.9, 0.5, 0.15)),
         ((58.8, 61.2, 0.0),),
         note="0.15 s by another secondary source; constant current, not constant power",
     ),
 }
-"""The curves by name; PJM, MISO, NYISO, GB, China and Singapore: no number found."""
+"""Ride-through curves by name.
+
+No values were found for PJM, MISO, NYISO, GB, China and Singapore.
+"""
 
 
 @dataclass(frozen=True)
-class Inside(Brief):
-    """Points at which settings trip inside a ride-through curve.
+class InsideTrip(Brief):
+    """Voltage at which settings disconnect load that a curve requires to stay.
 
-    The shortest dip that trips, and the one to ride.
+    `shortest_s` is the shortest dip that trips, `ridden_s` the dip that must be ridden
+    [s].
     """
 
     zone: str
@@ -155,11 +161,11 @@ class Inside(Brief):
         )
 
 
-def static_check(curve: Curve, settings: RideThrough) -> list[Inside]:
-    """Return the points at which settings trip inside a curve, without a series."""
+def static_check(curve: Curve, settings: RideThrough) -> list[InsideTrip]:
+    """Return the voltages at which settings alone trip inside a curve."""
     low, high = NORMAL_PU
     result = [
-        Inside(f"{low:.2f}-{high:.2f} pu", stage.voltage_pu, stage.time_s, inf)
+        InsideTrip(f"{low:.2f}-{high:.2f} pu", stage.voltage_pu, stage.time_s, inf)
         for stage in (settings.stages if curve.zones else ())
         if (
             stage.voltage_pu > low if stage.side == "under" else stage.voltage_pu < high
@@ -173,43 +179,44 @@ def static_check(curve: Curve, settings: RideThrough) -> list[Inside]:
             if stage.side == zone.side
         )
         if (shortest_s := min(trips, default=inf)) <= zone.time_s:
-            result.append(Inside(str(zone), at_pu, shortest_s, zone.time_s))
+            result.append(InsideTrip(str(zone), at_pu, shortest_s, zone.time_s))
     return result
 
 
-def outside(curve: Curve, event: Event, voltage: Voltage) -> str:
-    """Return the parts of a disturbance that lie outside the ride-through zones.
+def uncovered_part(curve: Curve, event: Event, voltage: Voltage) -> str:
+    """Return text on the part of a disturbance that a curve does not cover.
 
-    Empty where nowhere.
+    The text is empty if the curve requires ride-through of the whole disturbance.
     """
-    beyond = [
-        (voltage, zone.edge, zone.side, zone.time_s, "pu") for zone in curve.zones
-    ]
+    zones = [(voltage, zone.edge, zone.side, zone.time_s, "pu") for zone in curve.zones]
     sides: tuple[tuple[Side, Any], ...] = (("under", min), ("over", max))
     for side, farthest in sides:
-        worst = [zone.worst for zone in curve.zones if zone.side == side]
-        beyond += [(voltage, farthest(worst), side, 0.0, "pu")] if worst else []
+        worst_pu = [zone.worst for zone in curve.zones if zone.side == side]
+        zones += [(voltage, farthest(worst_pu), side, 0.0, "pu")] if worst_pu else []
     if event.frequency:
         times, hz = zip(*event.frequency, strict=True)
-        for low, high, most_s in curve.frequency:
-            beyond.append((Voltage(times, hz), low, "under", most_s, "Hz"))
-            beyond.append((Voltage(times, hz), high, "over", most_s, "Hz"))
-    for of, level, side, most_s, unit in beyond:
+        for low, high, max_s in curve.frequency:
+            zones.append((Voltage(times, hz), low, "under", max_s, "Hz"))
+            zones.append((Voltage(times, hz), high, "over", max_s, "Hz"))
+    for series, level, side, max_s, unit in zones:
         longest_s = max(
-            (span.end - span.start for span in of.beyond(level, side)), default=0.0
+            (span.end - span.start for span in series.excursions(level, side)),
+            default=0.0,
         )
-        if longest_s > most_s + TIE_S:
-            beyond_it = {"under": "below", "over": "above"}[side]
-            asked = f"up to {most_s:g} s" if most_s else "nothing there"
+        if longest_s > max_s + TIE_S:
+            relation = {"under": "below", "over": "above"}[side]
+            required = f"up to {max_s:g} s" if max_s else "nothing there"
             return (
-                f"{seconds(longest_s)} {beyond_it} {level:g} {unit}; it asks for "
-                f"{asked}"
+                f"{format_seconds(longest_s)} {relation} {level:g} {unit}; it asks for "
+                f"{required}"
             )
     if event.frequency and curve.rocof is not None:
         times, hz = np.array(event.frequency).T
         ends = np.array([*times, *times + ROCOF_S])
-        now, before = (np.interp(at, times, hz) for at in (ends, ends - ROCOF_S))
-        fastest = float(np.abs(now - before).max()) / ROCOF_S
+        end_hz, start_hz = (
+            np.interp(at_s, times, hz) for at_s in (ends, ends - ROCOF_S)
+        )
+        fastest = float(np.abs(end_hz - start_hz).max()) / ROCOF_S
         if fastest > curve.rocof + TIE_S:
             return (
                 f"{fastest:.3g} Hz/s over {ROCOF_S:g} s; it asks for up to "
@@ -218,30 +225,30 @@ def outside(curve: Curve, event: Event, voltage: Voltage) -> str:
     return ""
 
 
-def rounded(value: float) -> str:
-    """Return a number rounded to three digits, the precision of settings and load."""
+def format_rounded(value: float) -> str:
+    """Return a number as text with three digits, the precision of load and settings."""
     return f"{float(f'{value:.3g}'):,g}"
 
 
-def seconds(time_s: float) -> str:
-    """Return a time as text, or an empty text for nan."""
-    return f"{rounded(time_s)} s" if time_s == time_s else ""
+def format_seconds(time_s: float) -> str:
+    """Return a time as text, such as `2.5 s`; empty for nan."""
+    return f"{format_rounded(time_s)} s" if time_s == time_s else ""
 
 
 @dataclass(frozen=True)
-class Course(Brief):
-    """Power of a site over intervals in which every block is linear.
+class SitePower(Brief):
+    """Power of a site over intervals in which every block is linear in time.
 
-    Both ends of each.
+    Arrays hold the start and the end of each of n intervals.
     """
 
     time_s: Float64Array  # shape (2 n,)
     power_mw: Float64Array  # shape (blocks, 2 n)
-    # Without the event, constant within a piece, shape (blocks, 2 n)
+    # Power without the event, constant in each interval, shape (blocks, 2 n)
     without_mw: Float64Array
 
     def last_below(self, level: float, first_s: float, end_s: float) -> float:
-        """Return the last time before `end_s` with power below a level."""
+        """Return the last time [s] before `end_s` with power below a fraction."""
         low, high = self.fraction
         starts_s, ends_s = self.time_s.reshape(-1, 2).T
         level -= 1e-9
@@ -252,108 +259,116 @@ class Course(Brief):
             return first_s
         k = first + int(result[-1])
         a, b = starts_s[k], ends_s[k]
-        at = (
+        last_s = (
             b
             if high[k] < level
             else a + (level - low[k]) / (high[k] - low[k]) * (b - a)
         )
-        return float(min(max(at, first_s), end_s))
+        return float(min(max(last_s, first_s), end_s))
 
     @cached_property
     def fraction(self) -> Float64Array:
-        """Fraction of the power drawn at both ends of each interval, shape (2, n)."""
+        """Ratio of power with to power without the event, shape (2, n)."""
         without_mw = np.maximum(self.without_mw.sum(axis=0), 1e-12)
         both: Float64Array = (self.power_mw.sum(axis=0) / without_mw).reshape(-1, 2).T
         return both
 
 
-Kind = Literal["not met", "inconclusive", "met", "not required"]
-VERDICT_WORDS: tuple[Kind, ...] = get_args(Kind)
-"""Verdicts, the worst first."""
+VerdictName = Literal["not met", "inconclusive", "met", "not required"]
+VERDICTS: tuple[VerdictName, ...] = get_args(VerdictName)
+"""Compliance results, the worst first."""
 
 
 @dataclass(frozen=True)
 class Verdict(Brief):
     """Compliance of a site's response to a disturbance with a curve."""
 
-    verdict: Kind
+    verdict: VerdictName
     why: str
-    # After each dip; infinite where another comes before
+    # Recovery after each dip; infinite if the next dip comes first
     recovered_s: tuple[float, ...] = ()
-    ceased_inside: bool | None = None  # None where the curve gives no voltages
-    # Where settings transfer inside, by block, without any series
-    settings: Mapping[str, list[Inside]] = field(default_factory=dict)
+    ceased_inside: bool | None = None  # None if the curve has no voltage zones
+    # Voltages at which settings alone trip inside the curve, by block
+    settings: Mapping[str, list[InsideTrip]] = field(default_factory=dict)
 
     @property
     def rank(self) -> int:
-        """Position of the result among `VERDICT_WORDS`."""
-        return VERDICT_WORDS.index(self.verdict)
+        """Index of the result in `VERDICTS`; 0 is the worst."""
+        return VERDICTS.index(self.verdict)
 
 
-def verdict(
+def check_compliance(
     curve: Curve,
     event: Event,
     voltage: Voltage,
-    course: Course,
+    site_power: SitePower,
     blocks: Mapping[str, tuple[RideThrough, Response]],
 ) -> Verdict:
-    """Return the compliance of a site's response with a curve."""
+    """Check the compliance of a site's response with a curve."""
     settings = {
-        name: inside
-        for name, (of, _) in blocks.items()
-        if (inside := static_check(curve, of))
+        name: trips
+        for name, (block_settings, _) in blocks.items()
+        if (trips := static_check(curve, block_settings))
     }
-    result: list[tuple[Kind, str]] = [
+    result: list[tuple[VerdictName, str]] = [
         ("not met", f"{name} counts dips, which is prohibited")
-        for name, (of, _) in blocks.items()
-        if of.counter is not None and not curve.counters
+        for name, (block_settings, _) in blocks.items()
+        if block_settings.counter is not None and not curve.counters
     ]
-    ceased = any(c.what == "transfer" for _, of in blocks.values() for c in of.changes)
-    why = outside(curve, event, voltage)
-    if why:
-        kind, text = result[0] if result else ("not required", why)
+    ceased = any(
+        change.what == "transfer"
+        for _, response in blocks.values()
+        for change in response.changes
+    )
+    uncovered = uncovered_part(curve, event, voltage)
+    if uncovered:
+        kind, text = result[0] if result else ("not required", uncovered)
         return Verdict(kind, text, settings=settings)
     times: tuple[float, ...] = ()
     if curve.level is not None:
-        times = tuple(_recoveries(curve.level, voltage, course))
+        times = tuple(_recovery_times_s(curve.level, voltage, site_power))
     low, high = NORMAL_PU
     if ceased and curve.zones and low <= min(voltage.pu) and max(voltage.pu) <= high:
         result.append(("not met", f"load leaves between {low:g} and {high:g} pu"))
     elif ceased and times:
-        result += _judged(curve, times, voltage)
+        result += _recovery_results(curve, times, voltage)
     elif ceased and not result:
         result.append(
             ("inconclusive", "load leaves, and no time for its return is given")
         )
     if curve.most_mw_per_min is not None:
-        result += _restoration(curve.most_mw_per_min, course)
+        result += _restoration_result(curve.most_mw_per_min, site_power)
     result = result or [("met", "no load leaves")]
-    kind = min((kind for kind, _ in result), key=VERDICT_WORDS.index)
-    words = "; ".join(text for of, text in result if of == kind)
+    kind = min((kind for kind, _ in result), key=VERDICTS.index)
+    reasons = "; ".join(text for result_kind, text in result if result_kind == kind)
     if not curve.zones:
-        return Verdict(kind, f"{words} (recovery alone)", times)
-    return Verdict(kind, words, times, ceased, settings)
+        return Verdict(kind, f"{reasons} (recovery alone)", times)
+    return Verdict(kind, reasons, times, ceased, settings)
 
 
-def _dips(voltage: Voltage) -> list[tuple[float, float]]:
-    """Return the end of each dip and the start of the next."""
-    spans = (*voltage.beyond(NORMAL_PU[0]), Excursion(inf, inf))
+def _dip_gaps(voltage: Voltage) -> list[tuple[float, float]]:
+    """Return pairs of a dip's end and the next dip's start [s]."""
+    spans = (*voltage.excursions(NORMAL_PU[0]), Excursion(inf, inf))
     return [(a.end, b.start) for a, b in pairwise(spans)]
 
 
-def _recoveries(level: float, voltage: Voltage, course: Course) -> Iterator[float]:
-    for back_s, after_s in _dips(voltage):
-        end_s = min(after_s, float(course.time_s[-1]))
-        last_s = course.last_below(level, back_s, end_s) if back_s < inf else inf
+def _recovery_times_s(
+    level: float, voltage: Voltage, site_power: SitePower
+) -> Iterator[float]:
+    """Yield the recovery time after each dip [s]; infinite without recovery."""
+    for back_s, after_s in _dip_gaps(voltage):
+        end_s = min(after_s, float(site_power.time_s[-1]))
+        last_s = site_power.last_below(level, back_s, end_s) if back_s < inf else inf
         yield inf if last_s >= end_s else last_s - back_s
 
 
-def _judged(
+def _recovery_results(
     curve: Curve, times: Sequence[float], voltage: Voltage
-) -> Iterator[tuple[Kind, str]]:
+) -> Iterator[tuple[VerdictName, str]]:
+    """Yield results on the recovery times after dips, with their reasons."""
     percent, within_s = f"{100 * (curve.level or 0):g} %", curve.within_s
     n = plural(len(times), "dip")
-    dips = zip(times, _dips(voltage), strict=True)
+    dips = zip(times, _dip_gaps(voltage), strict=True)
     slow = [
         (took_s, after_s - back_s)
         for took_s, (back_s, after_s) in dips
@@ -361,29 +376,42 @@ def _judged(
     ]
     late = [took_s for took_s, apart_s in slow if apart_s > within_s]
     if late:
-        seen = [took_s for took_s in late if isfinite(took_s)]
-        at = f"in {seconds(max(seen))}" if seen else "by the next dip, or never"
-        back = f"{'back' if seen else 'not back'} to {percent} {at}"
+        finite_s = [took_s for took_s in late if isfinite(took_s)]
+        delay = (
+            f"in {format_seconds(max(finite_s))}"
+            if finite_s
+            else "by the next dip, or never"
+        )
+        back = f"{'back' if finite_s else 'not back'} to {percent} {delay}"
         yield "not met", f"{back}, {within_s:g} s allowed, after {len(late)} of {n}"
-    if unseen := len(slow) - len(late):
+    if n_undecided := len(slow) - len(late):
         yield (
             "inconclusive",
-            f"the next dip comes within {within_s:g} s, after {unseen} of {n}",
+            f"the next dip comes within {within_s:g} s, after {n_undecided} of {n}",
         )
     if not slow:
         yield "met", f"back to {percent} within {within_s:g} s"
 
 
-def _restoration(most: float, course: Course) -> Iterator[tuple[Kind, str]]:
+def _restoration_result(
+    max_mw_per_min: float, site_power: SitePower
+) -> Iterator[tuple[VerdictName, str]]:
+    """Yield the result on the steepest restoration ramp [MW/min], if any."""
     rise_mw, length_s = (
-        np.diff(of)[::2] for of in (course.power_mw.sum(axis=0), course.time_s)
+        np.diff(values)[::2]
+        for values in (site_power.power_mw.sum(axis=0), site_power.time_s)
     )
     steepest = float((rise_mw / length_s).max(initial=0.0)) * 60
     if steepest > 0:
-        kind: Kind = "met" if steepest <= most * (1 + 1e-9) else "not met"
-        yield kind, f"restores {rounded(steepest)} MW/min, {most:g} allowed"
+        kind: VerdictName = (
+            "met" if steepest <= max_mw_per_min * (1 + 1e-9) else "not met"
+        )
+        yield (
+            kind,
+            f"restores {format_rounded(steepest)} MW/min, {max_mw_per_min:g} allowed",
+        )
 
 
-def worst(verdicts: Iterable[Verdict]) -> Verdict:
+def worst_verdict(verdicts: Iterable[Verdict]) -> Verdict:
     """Return the worst of several compliance results of one curve."""
-    return min(verdicts, key=lambda of: of.rank)
+    return min(verdicts, key=lambda each: each.rank)

@@ -1,6 +1,4 @@
-"""Grid disturbances as voltage and frequency over time.
-
-Recorded facts, or a user's file.
+"""Grid disturbances as voltage and frequency over time: recorded events, or a file.
 
 See also: docs/models/ride_through.md
 """
@@ -14,23 +12,23 @@ from diploee.base.model import Registry
 from diploee.grid.dynamics.block_ride_through import Voltage
 
 NORMAL_PU = (0.9, 1.1)
-"""Voltages that no curve calls a disturbance."""
+"""Range of voltages that no curve counts as a disturbance [pu]."""
 
 
 @dataclass(frozen=True)
 class Event(Brief):
-    """Grid disturbance: dips from 1 pu to a residual voltage, or a series."""
+    """Grid disturbance: dips from 1 pu to a residual voltage, or a voltage series."""
 
-    name: str  # its name, or its file's
-    source: str  # where it is from
+    name: str  # its name, or the file's name
+    source: str  # publication or file
     dips: tuple[tuple[float, float], ...] = ()  # start and length of each [s]
-    residuals: tuple[float, ...] = ()  # between which the dips' voltage lies [pu]
-    series: Voltage | None = None  # in place of dips
-    frequency: tuple[tuple[float, float], ...] = ()  # stamps [s] and values [Hz], held
-    facts: tuple[str, ...] = ()  # what else was reported
+    residuals: tuple[float, ...] = ()  # highest and lowest voltage of the dips [pu]
+    series: Voltage | None = None  # voltage series in place of dips
+    frequency: tuple[tuple[float, float], ...] = ()  # times [s] and values [Hz]
+    facts: tuple[str, ...] = ()  # further reported facts
 
     def voltage(self, residual: float | None = None) -> Voltage:
-        """Return the voltage series, with dips to a residual voltage."""
+        """Return the voltage series, with dips to a residual voltage [pu]."""
         if self.series is not None:
             return self.series
         low = self.residuals[0] if residual is None else residual
@@ -68,4 +66,4 @@ EVENTS: Registry[Event] = Registry(
     ),
     noun="name",
 )
-"""Events that ship, as facts."""
+"""Recorded events that ship with diploee, by name."""

@@ -1,8 +1,10 @@
-"""Induction motor on line, with slip as its only state.
+"""Induction motor connected directly to the grid, with slip as its only state.
 
-``Z = Ra + j f (Lp + (Ls - Lp) / (1 + j s f w0 Tpo))`` is the circuit of the load
-models' motor in steady state, at a slip s and a frequency f in pu;
-``2 H dw/dt = Te - Tm`` with a constant Tm.
+The steady-state circuit of the load models' motor at slip s and frequency f [pu] is ``Z
+= Ra + j f (Lp + (Ls - Lp) / (1 + j s f w0 Tpo))``, with resistance Ra, synchronous and
+transient inductance Ls and Lp [pu], rotor time constant Tpo [s] and nominal angular
+frequency w0 [rad/s]. The speed w follows ``2 H dw/dt = Te - Tm``, with inertia constant
+H [s], electrical torque Te and constant load torque Tm [pu].
 
 See also: docs/models/ride_through.md
 """
@@ -15,49 +17,51 @@ import scipy
 
 LOADING, RA, LS, LP = 0.75, 0.04, 1.8, 0.12
 TPO_S, H_S = 0.095, 0.1
-"""Motor A of pnnl/LL-risk-assessment's record for a data center: pu of its rating, s."""  # noqa: E501
+"""Motor A of a data center in pnnl/LL-risk-assessment [pu of its rating, s]."""
 
 STEP_S = 0.001
 STEADY = 1e-9
-"""Imbalance of torque below which its speed is settled [pu]."""
+"""Imbalance of torque below which the speed is constant [pu]."""
 
 
 class Motor:
-    """Induction motor of constant torque at a nominal grid frequency [Hz]."""
+    """Induction motor with a constant load torque, at a nominal frequency [Hz]."""
 
     def __init__(self, nominal_hz: float) -> None:
         self._w0 = 2 * pi * nominal_hz
         slip = scipy.optimize.brentq(
-            lambda s: self.drawn(1 - s, 1.0, 1.0).real - LOADING, 0.0, 0.2, xtol=1e-15
+            lambda s: self.power(1 - s, 1.0, 1.0).real - LOADING, 0.0, 0.2, xtol=1e-15
         )
         self.nominal_pu = 1 - float(slip)  # speed
-        self.nominal = self.drawn(self.nominal_pu, 1.0, 1.0)
-        self._torque = self._pulls(self.nominal_pu, 1.0, 1.0)
+        self.nominal = self.power(self.nominal_pu, 1.0, 1.0)
+        self._torque = self._electrical_torque(self.nominal_pu, 1.0, 1.0)
 
-    def drawn(self, speed_pu: float, pu: float, frequency: float) -> complex:
-        """Return P + jQ at a speed, voltage and frequency [pu of its rating]."""
-        return pu**2 / self._circuit(speed_pu, frequency).conjugate()
+    def power(self, speed_pu: float, pu: float, frequency: float) -> complex:
+        """Return P + jQ at a speed, voltage and frequency [pu of the rating]."""
+        return pu**2 / self._impedance(speed_pu, frequency).conjugate()
 
-    def turned(
+    def advance_speed(
         self, speed_pu: float, length_s: float, pu: float, frequency: float
     ) -> float:
-        """Return the speed after a time at a constant voltage and frequency.
+        """Return the speed [pu] after a time at constant voltage and frequency [pu].
 
-        It does not turn backwards.
+        The motor never turns backwards.
         """
         n = ceil(length_s / STEP_S)
         for _ in range(n):
-            more = self._pulls(speed_pu, pu, frequency) - self._torque
-            if abs(more) < STEADY or (speed_pu == 0 and more < 0):
+            excess = self._electrical_torque(speed_pu, pu, frequency) - self._torque
+            if abs(excess) < STEADY or (speed_pu == 0 and excess < 0):
                 break
-            speed_pu = max(speed_pu + more / (2 * H_S) * length_s / n, 0.0)
+            speed_pu = max(speed_pu + excess / (2 * H_S) * length_s / n, 0.0)
         return speed_pu
 
-    def _pulls(self, speed_pu: float, pu: float, frequency: float) -> float:
-        circuit = self._circuit(speed_pu, frequency)
-        return (circuit.real - RA) * pu**2 / abs(circuit) ** 2 / frequency
+    def _electrical_torque(self, speed_pu: float, pu: float, frequency: float) -> float:
+        """Return the electrical torque [pu] at a speed, voltage and frequency."""
+        impedance = self._impedance(speed_pu, frequency)
+        return (impedance.real - RA) * pu**2 / abs(impedance) ** 2 / frequency
 
-    def _circuit(self, speed_pu: float, frequency: float) -> complex:
+    def _impedance(self, speed_pu: float, frequency: float) -> complex:
+        """Return the circuit's impedance [pu] at a speed and frequency."""
         slip_f = frequency - speed_pu
         return RA + 1j * frequency * (
             LP + (LS - LP) / (1 + 1j * slip_f * self._w0 * TPO_S)

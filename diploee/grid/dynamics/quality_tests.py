@@ -22,7 +22,7 @@ import numpy as np
 from diploee.base.errors import Brief
 from diploee.base.progress import stage
 from diploee.base.tables import Float64Array
-from diploee.grid.dynamics.curves import CURVES, MAX_PU, SOURCE, Curve, seconds
+from diploee.grid.dynamics.curves import CURVES, MAX_PU, SOURCE, Curve, format_seconds
 from diploee.grid.dynamics.site import Site
 from diploee.runs.reader import RunFolder
 from diploee.runs.sections import Section, SectionTable, Statistic, as_html
@@ -219,7 +219,11 @@ def _played(
     held = moved[(of.time_s > BEFORE_S + BACK_S) & (of.time_s <= last_s)]
     if level is None and held.size and np.ptp(held) > FLAT:
         failed.append(f"moves by {100 * np.ptp(held):.2g} % within the step")
-    back = f"back in {seconds(back_s)}" if is_back[-1] else f"not back in {AFTER_S:g} s"
+    back = (
+        f"back in {format_seconds(back_s)}"
+        if is_back[-1]
+        else f"not back in {AFTER_S:g} s"
+    )
     if last_s == 0:
         back = f"moves by {100 * moved.max():.2g} %"
     if back_s > within_s:

@@ -1,6 +1,7 @@
-"""Ride-through study of a run's site under a grid disturbance.
+"""Ride-through study: response of a run's site to a grid disturbance.
 
-MW that leave and return, and the verdicts of curves.
+The load of each block leaves and returns at several times of the run, and the response
+is checked against the named curves.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from diploee.grid.dynamics.block_ride_through import (
 from diploee.grid.dynamics.curves import (
     CURVES,
     SOURCE,
-    VERDICT_WORDS,
-    Course,
+    VERDICTS,
+    SitePower,
     Verdict,
-    seconds,
+    check_compliance,
+    format_seconds,
     static_check,
-    verdict,
-    worst,
+    worst_verdict,
 )
 from diploee.grid.dynamics.events import EVENTS, NORMAL_PU, Event
 from diploee.runs.formatting import number_format
@@ -47,11 +48,11 @@ from diploee.runs.sections import Section, SectionTable, Statistic
 from diploee.scenario.ride_through import RideThrough
 
 SHIPPED = "nerc_2024_07_10"
-"""Event that the report of a run is about."""
+"""Name of the default event."""
 
 LEVELS = (5, 50, 95)
 AFTER_S = 10 * S_PER_MIN
-"""Time behind the event for which the run's own power is read; it is held then."""
+"""Time [s] after the event for which the run's power is read; then it is constant."""
 MIN_MW = 5e-4
 _SCHEMA = pa.schema(
     {
@@ -71,27 +72,27 @@ class LoadBlock(Brief):
     """Load block with its settings, its undisturbed power and its response."""
 
     name: str
-    of: str
-    settings: RideThrough | None  # None for what stays on whatever happens
-    # Over each interval of the run from the event's start on, shape (n,)
+    component: str  # component of the load, such as "it"
+    settings: RideThrough | None  # None for load that always stays connected
+    # Undisturbed power in each step of the run since the event's start, shape (n,)
     mw: Float64Array
     response: Response
 
 
 @dataclass(frozen=True)
 class ResponseCase(Brief):
-    """Response at one time of the run to one depth of the dips."""
+    """Response at one time of the run to one residual voltage of the dips."""
 
-    label: str  # such as P50
+    label: str  # load level, such as P50
     at: datetime
     residual_pu: float | None
     voltage: Voltage
     blocks: tuple[LoadBlock, ...]
-    step_s: float  # of the blocks' power
+    step_s: float  # step of the blocks' power
 
     @cached_property
-    def course(self) -> Course:
-        """The power of each block over time."""
+    def site_power(self) -> SitePower:
+        """Power of each block over time, with and without the event [MW]."""
         times = {t for b in self.blocks for t, _ in b.response.points if isfinite(t)}
         first, last = self.voltage.time_s[0], max({*self.voltage.time_s, *times}) + 5.0
         n = min(ceil(max(last, 0) / self.step_s), self.blocks[0].mw.size)
@@ -104,18 +105,18 @@ class ResponseCase(Brief):
             .repeat(2)
         )
         without_mw = np.array([block.mw[row] for block in self.blocks])
-        # Within each piece, as the fraction jumps at its ends
+        # Two points within each interval, as the fraction jumps at its ends
         near, far = (
-            np.array([_fractions(b.response, of) for b in self.blocks])
-            for of in (a + (b - a) / 4, b - (b - a) / 4)
+            np.array([_connected_fractions(b.response, times_s) for b in self.blocks])
+            for times_s in (a + (b - a) / 4, b - (b - a) / 4)
         )
         on = np.dstack([1.5 * near - 0.5 * far, 1.5 * far - 0.5 * near]).reshape(
             len(near), -1
         )
-        return Course(np.column_stack([a, b]).ravel(), on * without_mw, without_mw)
+        return SitePower(np.column_stack([a, b]).ravel(), on * without_mw, without_mw)
 
-    def answering(self) -> dict[str, tuple[RideThrough, Response]]:
-        """Return the blocks that have ride-through settings, with their responses."""
+    def settings_and_responses(self) -> dict[str, tuple[RideThrough, Response]]:
+        """Return settings and response of the blocks that have settings, by name."""
         return {
             b.name: (b.settings, b.response)
             for b in self.blocks
@@ -124,7 +125,7 @@ class ResponseCase(Brief):
 
     @property
     def name(self) -> str:
-        """Label of the load and the depth of the dips."""
+        """Label of the load level and the residual voltage, such as `P50, 0.40 pu`."""
         depth = "" if self.residual_pu is None else f", {self.residual_pu:.2f} pu"
         return f"{self.label}{depth}"
 
@@ -134,17 +135,18 @@ class ResponseCase(Brief):
         return float(sum(block.mw[0] for block in self.blocks))
 
     def energy_mwh(self) -> dict[str, float]:
-        """Return the energy that each block fails to draw [MWh], until the end."""
-        of = self.course
+        """Return the energy [MWh] that each block does not draw from the grid."""
+        power = self.site_power
         energy = (
-            np.asarray(np.trapezoid(of.without_mw - of.power_mw, of.time_s)) / S_PER_H
+            np.asarray(np.trapezoid(power.without_mw - power.power_mw, power.time_s))
+            / S_PER_H
         )
         return {b.name: float(e) for b, e in zip(self.blocks, energy, strict=True)}
 
-    def moves(self) -> Iterator[dict[str, Any]]:
-        """Yield each transfer and return with its dip (from 1) and size [MW]."""
+    def load_changes(self) -> Iterator[dict[str, Any]]:
+        """Yield each transfer and return of load with its dip (from 1), size [MW]."""
         low, high = NORMAL_PU
-        spans = [*self.voltage.beyond(low), *self.voltage.beyond(high, "over")]
+        spans = [*self.voltage.excursions(low), *self.voltage.excursions(high, "over")]
         starts = sorted(span.start for span in spans)
         for block in self.blocks:
             for change in block.response.changes:
@@ -161,69 +163,82 @@ class ResponseCase(Brief):
 
     def longest_away_s(self) -> float:
         """Return the longest uninterrupted disconnection of a block [s]."""
-        of = self.course
-        away = of.power_mw < of.without_mw - MIN_MW
+        power = self.site_power
+        away = power.power_mw < power.without_mw - MIN_MW
         either = away.reshape(len(self.blocks), -1, 2).any(axis=2)
-        starts_s, ends_s = of.time_s.reshape(-1, 2).T
+        starts_s, ends_s = power.time_s.reshape(-1, 2).T
         since_s = np.maximum.accumulate(np.where(either, starts_s[0], ends_s), axis=1)
         return float((ends_s - since_s).max())
 
-    def sums(self) -> dict[str, float]:
-        """Return what moved, over all blocks [MW], and the energy on battery [MWh]."""
-        moved = dict.fromkeys(("transfer", "return"), 0.0)
-        for move in self.moves():
-            moved[move["what"]] += move["mw"]
+    def totals(self) -> dict[str, float]:
+        """Return totals over all blocks: load moved [MW], and energy on battery [MWh].
+
+        Energy of motors and of blocks without settings is not counted as battery
+        energy.
+        """
+        moved_mw = dict.fromkeys(("transfer", "return"), 0.0)
+        for move in self.load_changes():
+            moved_mw[move["what"]] += move["mw"]
         energy = self.energy_mwh()
-        away_mw = (self.course.without_mw - self.course.power_mw).sum(axis=0)
-        carried = (
-            energy[b.name] for b in self.blocks if b.of not in ("motors", "rest")
+        away_mw = (self.site_power.without_mw - self.site_power.power_mw).sum(axis=0)
+        battery_mwh = (
+            energy[b.name] for b in self.blocks if b.component not in ("motors", "rest")
         )
         return {
             "load_mw": self.load_mw,
             "most_away_mw": float(away_mw.max()),
-            "transferred_mw": moved["transfer"],
-            "returned_mw": moved["return"],
+            "transferred_mw": moved_mw["transfer"],
+            "returned_mw": moved_mw["return"],
             "latched_mw": float(away_mw[-1]),
-            "battery_mwh": sum(carried),
+            "battery_mwh": sum(battery_mwh),
         }
 
 
-def _fractions(response: Response, times: Float64Array) -> Float64Array:
+def _connected_fractions(response: Response, times: Float64Array) -> Float64Array:
+    """Return the connected fraction at given times [s]."""
     t, on = np.array([p for p in response.points if isfinite(p[0])] or [(0.0, 1.0)]).T
     return np.asarray(np.interp(times, t, on, left=1.0))
 
 
 @dataclass(frozen=True)
 class RideThroughResult(Brief):
-    """Responses of a site to a grid disturbance."""
+    """Responses of a site to a grid disturbance, one for each time and depth."""
 
-    event: Event  # what it met
-    cases: tuple[ResponseCase, ...]  # one for each instant and depth
-    notes: tuple[str, ...]  # what a reader must know, with sources and assumptions
+    event: Event  # the disturbance
+    cases: tuple[ResponseCase, ...]  # one for each time and depth
+    notes: tuple[str, ...]  # sources, assumptions and warnings
 
     @cached_property
     def verdicts(self) -> dict[str, list[Verdict]]:
-        """Compliance results of every case, by curve."""
+        """Compliance of every case with each curve, by curve."""
         result: dict[str, list[Verdict]] = {}
-        for k, (name, of) in enumerate(CURVES.items()):
+        for k, (name, curve) in enumerate(CURVES.items()):
             report(0.5 + 0.5 * k / len(CURVES), name)
             result[name] = [
-                verdict(of, self.event, c.voltage, c.course, c.answering())
+                check_compliance(
+                    curve,
+                    self.event,
+                    c.voltage,
+                    c.site_power,
+                    c.settings_and_responses(),
+                )
                 for c in self.cases
             ]
         return result
 
     def table(self) -> pa.Table:
-        """Return each block's power over time, linear between rows, for every case."""
+        """Return every block's power over time in every case, linear between rows."""
         parts = []
         for case in self.cases:
-            of = case.course
-            for block, *of_block in zip(
-                case.blocks, of.power_mw, of.without_mw, strict=True
+            power = case.site_power
+            for block, *block_mw in zip(
+                case.blocks, power.power_mw, power.without_mw, strict=True
             ):
-                named = (case.label, case.residual_pu, case.at.isoformat(), block.name)
-                columns = [[value] * of.time_s.size for value in named]
-                parts.append(pa.table([*columns, of.time_s, *of_block], schema=_SCHEMA))
+                labels = (case.label, case.residual_pu, case.at.isoformat(), block.name)
+                columns = [[value] * power.time_s.size for value in labels]
+                parts.append(
+                    pa.table([*columns, power.time_s, *block_mw], schema=_SCHEMA)
+                )
         return pa.concat_tables(parts)
 
     def write(self, path: Path) -> None:
@@ -240,7 +255,7 @@ class RideThroughResult(Brief):
             "event": {"name": event.name, "source": event.source, "facts": event.facts},
             "blocks": {
                 b.name: {
-                    "of": b.of,
+                    "of": b.component,
                     "settings": b.settings.model_dump(exclude_none=True),
                 }
                 for b in self.cases[0].blocks
@@ -251,15 +266,20 @@ class RideThroughResult(Brief):
                     "case": case.label,
                     "at": case.at.isoformat(),
                     "residual_pu": case.residual_pu,
-                    **case.sums(),
+                    **case.totals(),
                     "not_drawn_mwh": case.energy_mwh(),
                     "latched_s": {
-                        name: of.latched_s
-                        for name, (_, of) in case.answering().items()
-                        if of.latched_s is not None
+                        name: response.latched_s
+                        for name, (_, response) in (
+                            case.settings_and_responses().items()
+                        )
+                        if response.latched_s is not None
                     },
-                    "moves": [*case.moves()],
-                    "verdicts": {n: asdict(of[k]) for n, of in self.verdicts.items()},
+                    "moves": [*case.load_changes()],
+                    "verdicts": {
+                        name: asdict(results[k])
+                        for name, results in self.verdicts.items()
+                    },
                 }
                 for k, case in enumerate(self.cases)
             ],
@@ -270,46 +290,54 @@ class RideThroughResult(Brief):
         }
 
     def section(self) -> Section:
-        """Return the responses as a section, for page, data sheet and terminal."""
-        cases = sorted(self.cases, key=lambda case: -case.sums()["most_away_mw"])
+        """Return the responses as a section for page, data sheet and terminal."""
+        cases = sorted(self.cases, key=lambda case: -case.totals()["most_away_mw"])
         dips = f"By block and dip ({cases[0].name})"
         alone = "Settings alone, whatever the event"
         tables = (
-            SectionTable("By load and depth", tuple(_sums(cases)), first="Load, depth"),
-            SectionTable(dips, tuple(_by_dip(cases[0])), first="Block, cause"),
+            SectionTable(
+                "By load and depth", tuple(_total_cells(cases)), first="Load, depth"
+            ),
+            SectionTable(dips, tuple(_dip_cells(cases[0])), first="Block, cause"),
             self.verdict_table(),
-            SectionTable(alone, tuple(_alone(cases[0])), first="Curve"),
+            SectionTable(alone, tuple(_settings_cells(cases[0])), first="Curve"),
         )
-        kept = tuple(table for table in tables if table.figures)
+        filled_tables = tuple(table for table in tables if table.figures)
         title = f"Ride-through: {self.event.name}"
-        figures = tuple(_answer(cases[0], self._judged()))
+        figures = tuple(_key_figures(cases[0], self._worst_verdicts()))
         return Section(
-            "ride-through", title, figures, kept, ("ride-through",), self.notes
+            "ride-through", title, figures, filled_tables, ("ride-through",), self.notes
         )
 
     def verdict_table(self) -> SectionTable:
-        """Return the compliance results of the curves, the worst first."""
-        figures = tuple(_judged(self._judged(), self.verdicts))
+        """Return the table of compliance with the curves, the worst first."""
+        figures = tuple(_verdict_cells(self._worst_verdicts(), self.verdicts))
         return SectionTable("Ride-through curves", figures, first="Curve")
 
-    def _judged(self) -> dict[str, Verdict]:
-        worst_of = {name: worst(result) for name, result in self.verdicts.items()}
+    def _worst_verdicts(self) -> dict[str, Verdict]:
+        """Return the worst compliance over all cases by curve, the worst first."""
+        worst_by_curve = {
+            name: worst_verdict(result) for name, result in self.verdicts.items()
+        }
         return {
-            name: worst_of[name]
-            for name in sorted(worst_of, key=lambda n: worst_of[n].rank)
+            name: worst_by_curve[name]
+            for name in sorted(worst_by_curve, key=lambda n: worst_by_curve[n].rank)
         }
 
 
 MAX_DIPS = 20
-"""Dips that tables show one by one."""
+"""Maximum number of dips in tables."""
 DIGITS = 3
-"""Of powers and times in words: settings and the load are not known better."""
+"""Significant digits of powers and times in text: inputs have no more."""
 
 
-def _answer(case: ResponseCase, judged: Mapping[str, Verdict]) -> Iterator[Statistic]:
-    sums = case.sums()
+def _key_figures(
+    case: ResponseCase, worst_by_curve: Mapping[str, Verdict]
+) -> Iterator[Statistic]:
+    """Yield the key figures of a case, and the number of curves by compliance."""
+    totals = case.totals()
     load_mw, away_mw, latched_mw = (
-        sums[key] for key in ("load_mw", "most_away_mw", "latched_mw")
+        totals[key] for key in ("load_mw", "most_away_mw", "latched_mw")
     )
     form = number_format([load_mw], DIGITS)
     part = (
@@ -331,18 +359,21 @@ def _answer(case: ResponseCase, judged: Mapping[str, Verdict]) -> Iterator[Stati
         )
         note = "no automatic return in the settings" if stays else ""
         yield Statistic("Still away at the end", latched_mw, "MW", note, pattern=form)
-    for word in VERDICT_WORDS:
-        if names := [name for name, of in judged.items() if of.verdict == word]:
+    for word in VERDICTS:
+        if names := [
+            name for name, result in worst_by_curve.items() if result.verdict == word
+        ]:
             yield Statistic(
                 f"Curves {word}",
                 len(names),
-                f"of {len(judged)}",
+                f"of {len(worst_by_curve)}",
                 ", ".join(names),
                 pattern="{:.0f}",
             )
 
 
-def _sums(cases: Iterable[ResponseCase]) -> Iterator[Statistic]:
+def _total_cells(cases: Iterable[ResponseCase]) -> Iterator[Statistic]:
+    """Yield the cells of the table of totals by case."""
     heads = {
         "load_mw": "Load",
         "most_away_mw": "Away at a time",
@@ -353,23 +384,26 @@ def _sums(cases: Iterable[ResponseCase]) -> Iterator[Statistic]:
     }
     for case in cases:
         form = number_format([case.load_mw], DIGITS)
-        for key, value in case.sums().items():
-            unit, of = (
+        for key, value in case.totals().items():
+            unit, pattern = (
                 ("MWh", number_format([value], 2))
                 if key.endswith("mwh")
                 else ("MW", form)
             )
-            yield Statistic(case.name, value, unit, quantity=heads[key], pattern=of)
+            yield Statistic(
+                case.name, value, unit, quantity=heads[key], pattern=pattern
+            )
 
 
-def _by_dip(case: ResponseCase) -> Iterator[Statistic]:
+def _dip_cells(case: ResponseCase) -> Iterator[Statistic]:
+    """Yield the cells of the table of load changes by dip."""
     sums: dict[tuple[int, str], float] = {}
     form = number_format([case.load_mw], DIGITS)
-    for move in case.moves():
+    for move in case.load_changes():
         what = move["cause"] if move["what"] == "transfer" else "returns"
         key = (move["dip"], f"{move['block']}: {what}")
         sums[key] = sums.get(key, 0.0) + move["mw"]
-    for (dip, item), mw in sorted(sums.items(), key=lambda of: of[0][0]):
+    for (dip, item), mw in sorted(sums.items(), key=lambda entry: entry[0][0]):
         if dip > MAX_DIPS:  # --out and --json have all
             break
         yield Statistic(
@@ -377,40 +411,47 @@ def _by_dip(case: ResponseCase) -> Iterator[Statistic]:
         )
 
 
-def _judged(
-    judged: Mapping[str, Verdict], verdicts: Mapping[str, Iterable[Verdict]]
+def _verdict_cells(
+    worst_by_curve: Mapping[str, Verdict], verdicts: Mapping[str, Iterable[Verdict]]
 ) -> Iterator[Statistic]:
-    for name, of in judged.items():
+    """Yield the cells of the table of compliance by curve."""
+    for name, result in worst_by_curve.items():
         times = [t for each in verdicts[name] for t in each.recovered_s]
         gone = any(inf in each.recovered_s[-1:] for each in verdicts[name])
         slowest = (
             "never"
             if gone
-            else seconds(max((t for t in times if t < inf), default=nan))
+            else format_seconds(max((t for t in times if t < inf), default=nan))
         )
-        inside = {True: "yes", False: "no", None: "not known"}[of.ceased_inside]
+        inside = {True: "yes", False: "no", None: "not known"}[result.ceased_inside]
         cells = {
-            "Verdict": of.verdict,
-            "Why": of.why,
+            "Verdict": result.verdict,
+            "Why": result.why,
             "Slowest recovery": slowest,
-            "Ceased inside": inside if of.verdict != "not required" else "",
+            "Ceased inside": inside if result.verdict != "not required" else "",
         }
         for head, text in cells.items():
             yield Statistic(name, text, quantity=head)
 
 
-def _alone(case: ResponseCase) -> Iterator[Statistic]:
+def _settings_cells(case: ResponseCase) -> Iterator[Statistic]:
+    """Yield the cells of the table of settings that trip inside a curve."""
     for name, curve in CURVES.items():
-        for block, (of, _) in case.answering().items() if curve.zones else ():
+        blocks = case.settings_and_responses().items() if curve.zones else ()
+        for block, (settings, _) in blocks:
             result = sorted(
-                static_check(curve, of),
-                key=lambda at: (isfinite(at.ridden_s), at.shortest_s / at.ridden_s),
+                static_check(curve, settings),
+                key=lambda trip: (
+                    isfinite(trip.ridden_s),
+                    trip.shortest_s / trip.ridden_s,
+                ),
             )
-            texts = [str(at) for at in result[:1]]
-            if of.counter is not None:
+            texts = [str(trip) for trip in result[:1]]
+            if settings.counter is not None:
                 banned = "" if curve.counters else ", which is prohibited"
                 texts.append(
-                    f"counts {of.counter.n} dips in {of.counter.window_s:g} s{banned}"
+                    f"counts {settings.counter.n} dips in "
+                    f"{settings.counter.window_s:g} s{banned}"
                 )
             yield Statistic(name, "; ".join(texts) or "stays on", quantity=block)
 
@@ -427,19 +468,24 @@ def ride_through(
     Parameters
     ----------
     run : RunFolder
-        A finished run; its load at the instant is what meets the event.
+        A finished run; its load is the load before the event.
     event : Event or str, optional
         The event, or its name in `EVENTS`; `diploee.Run.answer` reads one from a file.
     at : datetime.datetime, optional
-        When the event begins, local time; by default at the 5th, 50th and 95th
-        percentile of the load, as means of a minute or longer.
+        Local time at which the event begins; by default three times, at the 5th, 50th
+        and 95th percentile of the load, as means of a minute or longer.
     settings : mapping of str to RideThrough, optional
         Settings by block in place of the scenario's ``facility.ride_through``.
+
+    Returns
+    -------
+    RideThroughResult
+        Response of each block, and compliance with each curve, at each time and depth.
 
     Raises
     ------
     InputError
-        If the run has no settings, or the event or instant can't be had.
+        If the run lacks settings, the event is unknown, or the time is outside the run.
     """
     event = EVENTS.named("ride_through", event) if isinstance(event, str) else event
     settings = run.scenario.facility.blocks(settings)
@@ -449,18 +495,18 @@ def ride_through(
             "assumed of it; add it to the scenario, or study a preset with --set "
             "facility.ride_through.it.preset=perc1"
         )
-    load = _Load(run)
+    load = _BlockLoads(run)
     cases = []
-    instants = list(load.instants(at))
-    for k, (label, row) in enumerate(instants):
-        report(0.5 * k / len(instants), label)
+    times = list(load.studied_times(at))
+    for k, (label, row) in enumerate(times):
+        report(0.5 * k / len(times), label)
         when = load.series.at(row)
         for residual in event.residuals or (None,):
             voltage = event.voltage(residual)
             blocks = tuple(load.blocks(row, settings, voltage))
             step_s = load.series.step_s
             cases.append(ResponseCase(label, when, residual, voltage, blocks, step_s))
-    assumed = [name for name, of in settings.items() if of.preset is not None]
+    assumed = [name for name, block in settings.items() if block.preset is not None]
     carried_s = run.scenario.site.ups_ride_through_s
     longest_s = max(case.longest_away_s() for case in cases)
     notes = [
@@ -469,7 +515,11 @@ def ride_through(
             "control of UPS"
         ),
         f"event: {event.source}",
-        *(f"{name}: {of.source}" for name, of in settings.items() if of.source),
+        *(
+            f"{name}: {block.source}"
+            for name, block in settings.items()
+            if block.source
+        ),
         *(
             [f"study_assumption, not the site's own settings: {', '.join(assumed)}"]
             * bool(assumed)
@@ -481,28 +531,29 @@ def ride_through(
         ),
         f"curves: {SOURCE}; the operator's own text decides",
         *(
-            f"{name}: {'; '.join(filter(None, (of.status, of.note)))}"
-            for name, of in CURVES.items()
+            f"{name}: {'; '.join(filter(None, (curve.status, curve.note)))}"
+            for name, curve in CURVES.items()
         ),
     ]
     if carried_s is not None and longest_s > carried_s:
         notes.insert(
             0,
-            f"away for {seconds(longest_s)} or longer; the UPS carries {carried_s:g} s",
+            f"away for {format_seconds(longest_s)} or longer; "
+            f"the UPS carries {carried_s:g} s",
         )
-    answer = RideThroughResult(event, tuple(cases), tuple(notes))
-    _ = answer.verdicts  # while its bar is shown
-    return answer
+    result = RideThroughResult(event, tuple(cases), tuple(notes))
+    _ = result.verdicts  # while its bar is shown
+    return result
 
 
-class _Load:
+class _BlockLoads:
     """Load of a run, split into blocks."""
 
     def __init__(self, run: RunFolder) -> None:
-        self.run, self.series, self.of = run, run.series(), LoadParts.from_run(run)
+        self.run, self.series, self.parts = run, run.series(), LoadParts.from_run(run)
 
-    def instants(self, at: datetime | None) -> Iterator[tuple[str, int]]:
-        """Yield the name and the row of each studied time."""
+    def studied_times(self, at: datetime | None) -> Iterator[tuple[str, int]]:
+        """Yield the label and the row of each studied time of the run."""
         step_ms = self.series.step_ms
         if at is not None:
             row = WallClock(self.series.start).time_ms(at) // step_ms
@@ -514,30 +565,36 @@ class _Load:
             yield f"{self.series.at(row):%Y-%m-%d %H:%M}", row
             return
         n = max(MS_PER_MIN // step_ms, 1)
-        blocks = self.series.blocks(self.of.load, n * step_ms)
-        load = np.concatenate([sum_columns(b.columns, self.of.load) for b in blocks])
+        blocks = self.series.blocks(self.parts.load, n * step_ms)
+        load = np.concatenate([sum_columns(b.columns, self.parts.load) for b in blocks])
         first = min(
             ceil(self.run.transient_h * MS_PER_H / (n * step_ms)), load.size - 1
         )
         for level in LEVELS:
-            wanted = np.percentile(load[first:], level)
-            yield f"P{level}", (first + int(np.abs(load[first:] - wanted).argmin())) * n
+            level_w = np.percentile(load[first:], level)
+            yield (
+                f"P{level}",
+                (first + int(np.abs(load[first:] - level_w).argmin())) * n,
+            )
 
     def blocks(
         self, row: int, settings: Mapping[str, RideThrough], voltage: Voltage
     ) -> Iterator[LoadBlock]:
-        """Yield the blocks from a row on, ending with the load without settings."""
-        of, rows = self.of, ceil((voltage.time_s[-1] + AFTER_S) / self.series.step_s)
+        """Yield the blocks from a row on; the last is the load without settings."""
+        parts, rows = (
+            self.parts,
+            ceil((voltage.time_s[-1] + AFTER_S) / self.series.step_s),
+        )
         end = min(row + rows, self.series.n_rows)
-        columns = self.series.read([*of.load, *of.pools], (row, end)).columns
-        left, groups = sum_columns(columns, of.load), of.powers(columns)
+        columns = self.series.read([*parts.load, *parts.pools], (row, end)).columns
+        rest_w, groups = sum_columns(columns, parts.load), parts.powers(columns)
         for name, block in settings.items():
-            part = block.of or name
-            power_w = groups.get(part, groups["it"]) * block.share
-            left, mw = left - power_w, power_w / W_PER_MW
+            component = block.of or name
+            power_w = groups.get(component, groups["it"]) * block.share
+            rest_w, mw = rest_w - power_w, power_w / W_PER_MW
             response = simulate_response(block, voltage, float(mw[0]))
-            yield LoadBlock(name, part, block, mw, response)
-        rest_mw = np.maximum(left, 0.0) / W_PER_MW
+            yield LoadBlock(name, component, block, mw, response)
+        rest_mw = np.maximum(rest_w, 0.0) / W_PER_MW
         yield LoadBlock("without settings", "rest", None, rest_mw, Response())
 
     def notes(self) -> Iterator[str]:
@@ -547,10 +604,10 @@ class _Load:
             f"the run's own power until {AFTER_S // S_PER_MIN} min after the event, "
             "then held"
         )
-        if not self.of.motors:
+        if not self.parts.motors:
             yield "the run models no cooling: its load is that of the nodes"
-        if self.of.taken:
+        if self.parts.taken:
             yield (
                 "load before the site's own sources and stores "
-                f"({', '.join(self.of.taken)})"
+                f"({', '.join(self.parts.taken)})"
             )

@@ -1,10 +1,10 @@
-"""Run's site inside a grid simulator: voltage and frequency in, P and Q out.
+"""Site of a run inside a grid simulator: voltage and frequency in, P and Q out.
 
-The load is the run's own, before its first battery or ramp limit. Ride-through takes
-blocks of it off the grid and back; what is on the grid answers the voltage by what it
-is: electronic load draws constant power within its current, motors on line follow their
-slip, the rest is an impedance. The run's stages from that battery on then act on what
-is left, in the simulator's steps.
+The load is the run's load before the first battery or ramp limit. Ride-through
+disconnects and reconnects blocks of it. Connected load responds by its kind: electronic
+load draws constant power up to a maximum current, motors connected directly follow
+their slip, the rest is a constant impedance. The run's stages from that battery or ramp
+limit on then act on the result, in the simulator's steps.
 
 See also: docs/models/ride_through.md
 """
@@ -27,7 +27,7 @@ from diploee.base.units import MS_PER_S, W_PER_MW
 from diploee.facility.base import POWER, REACTIVE, Block, Stage, Stages
 from diploee.facility.before_stores import BEFORE_STORES, first_store_index
 from diploee.facility.weather import Weather
-from diploee.grid.dynamics.block_ride_through import TIE_S, Machine
+from diploee.grid.dynamics.block_ride_through import TIE_S, BlockRideThrough
 from diploee.grid.dynamics.motor import Motor
 from diploee.grid.export.psse import PERC1
 from diploee.power.blocks import AC_COLUMNS, POWER_COLUMNS
@@ -37,44 +37,47 @@ from diploee.scenario.ride_through import RideThrough
 from diploee.simulation.prepared import open_stages
 
 CURRENT_PU = PERC1["Ipmax"] / PERC1["Lfm"]
-"""ASSUMPTION: most current of electronic load, over that at 1 pu: PERC1's defaults."""
+"""Maximum current of electronic load over its current at 1 pu [1].
+
+ASSUMPTION: the defaults of PERC1.
+"""
 
 ROWS = 4096
-"""Rows of the run that are read at a time."""
+"""Number of rows of the run that are read at a time."""
 
 MIN_S = 1e-3
-"""Step in which stages are asked where no time goes on."""
+"""Step [s] of the stages if no time passes."""
 
 
 @dataclass
 class SiteState(Brief):
-    """State of a site and its opening arguments.
+    """State of a site, with the arguments by which it was opened.
 
-    To be pickled or copied.
+    It can be copied and pickled.
     """
 
     first: int  # row of the series at time 0
-    event_window: str | None  # whose series it is, of the whole run if None
-    drives: float  # share of the cooling on drives, 0-1
+    event_window: str | None  # event window of the series; None for the whole run
+    drives: float  # fraction of the cooling load on drives, 0-1
     nominal_hz: float  # frequency of the grid [Hz]
-    machines: dict[str, Machine]  # ride-through by block
+    machines: dict[str, BlockRideThrough]  # ride-through state by block
     stages: tuple[Any, ...]  # states of the stages from the first store on
-    speed_pu: float  # of the motors on line
+    speed_pu: float  # speed of directly connected motors
     time_s: float = 0.0  # end of the last step [s]
     is_held: bool = False  # whether its load stays that of its first row
 
 
 class Site:
-    """Site stepped by a simulator, made by `diploee.Run.site` or `Site.open`.
+    """Site that a grid simulator steps, made by `diploee.Run.site` or `Site.open`.
 
     Parameters
     ----------
     run : RunFolder
         The run.
     state : SiteState
-        Where it goes on from; it is changed in place.
+        State from which the site continues; it is changed in place.
     stages : sequence of Stage
-        Those of the run from its first battery or ramp limit on.
+        Stages of the run from its first battery or ramp limit on.
     """
 
     def __init__(
@@ -82,24 +85,24 @@ class Site:
     ) -> None:
         self._state, self._motor = state, Motor(state.nominal_hz)
         self._series, self._reopened_stages = run.series(state.event_window), stages
-        behind = {
+        downstream = {
             column.name for stage in self._reopened_stages for column in stage.columns
         }
         self._parts, names = (
-            LoadParts.from_run(run).excluding(behind),
+            LoadParts.from_run(run).excluding(downstream),
             self._series.check()[1:],
         )
         per = {column.name: column.per for column in run.columns}
         self._names = [
             name
             for name in names
-            if name not in behind
+            if name not in downstream
             and per.get(name.partition(".")[0], "service") != "service"
         ]
-        before = [column.name for column in BEFORE_STORES]
-        self._before = [
+        before_stores = [column.name for column in BEFORE_STORES]
+        self._upstream_names = [
             n
-            for n in (before if self._reopened_stages else (POWER, REACTIVE))
+            for n in (before_stores if self._reopened_stages else (POWER, REACTIVE))
             if n in names
         ]
         self._read = (0, Block(0, 1, {POWER: np.empty(0)}))
@@ -125,43 +128,50 @@ class Site:
         Parameters
         ----------
         run : RunFolder
-            The run. With a battery or ramp limit it was run with ``--before-stores``.
+            The run; with a battery or ramp limit, a run made with ``--before-stores``.
         at : datetime.datetime, optional
-            Start of an interval of the run, local time, at which the time is 0; by
-            default its first.
+            Local time at which the site's time is 0, the start of a step of the run; by
+            default the start of the run.
         event_window : str, optional
             One of the run's event windows at 0.1 s in place of the whole run.
         settings : mapping of str to RideThrough, optional
             Settings by block in place of the scenario's ``facility.ride_through``.
         drives : float
-            Share of the cooling on drives, 0-1; the rest is motors on line.
+            Fraction of the cooling load on variable-speed drives, 0-1; the rest is
+            motors connected directly.
         nominal_hz : float
-            Frequency of the grid [Hz].
+            Nominal frequency of the grid [Hz].
         hold : bool
             Keep the load of the first interval, as tests of the model ask; the site has
             no end then.
         state : SiteState, optional
-            `Site.state` of a site of the same run, which goes on from there; it has the
-            other arguments.
+            `Site.state` of a site of the same run, from which this one continues;
+            the other arguments are taken from the state.
         weather : Weather, optional
-            The run's, where its scenario names any and it has a battery or ramp limit.
+            Weather of the run, needed if its scenario names weather and it has a
+            battery or ramp limit.
+
+        Returns
+        -------
+        Site
+            The site, at the start or at the state's time.
 
         Raises
         ------
         InputError
-            If the run lacks the load before its stores, the instant is outside of it,
-            or an argument isn't possible or there.
+            If the run lacks the load before its stores, the time is outside the run,
+            or an argument is out of range or unknown.
         """
-        behind = _reopened_stages(run, weather)
+        stages = _reopened_stages(run, weather)
         if state is not None:
-            return cls(run, deepcopy(state), behind)
+            return cls(run, deepcopy(state), stages)
         if not (0 <= drives <= 1 and 0 < nominal_hz < inf):
             raise InputError(
                 "drives and nominal_hz: must be from 0 to 1 and above 0, found "
                 f"{drives:g} and {nominal_hz:g} Hz"
             )
         series = run.series(event_window)
-        if behind and event_window is not None:
+        if stages and event_window is not None:
             raise InputError(
                 f"{run.folder}: the state of its battery or ramp limit at the start "
                 "of an event window isn't kept; open the whole run, in steps of 0.1 "
@@ -169,8 +179,8 @@ class Site:
             )
         first = 0 if at is None else series.row_at(at, "at")
         blocks = run.scenario.facility.blocks(settings)
-        machines = {name: Machine(block) for name, block in blocks.items()}
-        speed_pu, started = Motor(nominal_hz).nominal_pu, Stages(behind).start()
+        machines = {name: BlockRideThrough(block) for name, block in blocks.items()}
+        speed_pu, started = Motor(nominal_hz).nominal_pu, Stages(stages).start()
         site = cls(
             run,
             SiteState(
@@ -183,14 +193,14 @@ class Site:
                 speed_pu,
                 is_held=hold,
             ),
-            behind,
+            stages,
         )
-        if behind:
+        if stages:
             for rows in series.blocks(site._names, rows=(0, first)):
                 at_ms = int(rows.starts_ms[0]) - series.start_ms
                 columns = {**rows.columns, **site._upstream_power(rows.columns)}
                 passed = Block(at_ms, series.step_ms, columns)
-                _, site._state.stages = Stages(behind).apply(passed, site._state.stages)
+                _, site._state.stages = Stages(stages).apply(passed, site._state.stages)
         return site
 
     @property
@@ -204,7 +214,7 @@ class Site:
         reactive = (
             "reactive power goes with the parts of the load: the run has it as one sum"
         )
-        if len(self._before) < 2:
+        if len(self._upstream_names) < 2:
             reactive = (
                 "the run models no reactive power, so that it is 0; nodes need ac_power"
             )
@@ -232,29 +242,29 @@ class Site:
         Parameters
         ----------
         time : float
-            From when the site was opened [s], never back. Where it doesn't go on, the
-            power is that at once.
+            Time since the site was opened [s], not before the last step. At the time
+            of the last step, the power changes at once and no time passes.
         voltage_pu, frequency_hz : float
-            Positive-sequence voltage and frequency [Hz] since the step before.
+            Positive-sequence voltage [pu] and frequency [Hz] since the last step.
 
         Returns
         -------
         p_mw, q_mvar : float
-            Active and reactive power at the end of the step, drawn positive.
+            Active and reactive power at the end of the step, positive if drawn.
 
         Raises
         ------
         InputError
-            If time goes back or beyond the run, or a value isn't possible.
+            If time goes back or beyond the run, or a value is out of range.
         """
-        of, step_s = self._state, self._series.step_s
+        state, step_s = self._state, self._series.step_s
         frequency, end_s = (
-            frequency_hz / of.nominal_hz,
-            inf if of.is_held else (self._series.n_rows - of.first) * step_s,
+            frequency_hz / state.nominal_hz,
+            inf if state.is_held else (self._series.n_rows - state.first) * step_s,
         )
-        if not of.time_s - TIE_S <= time <= end_s + TIE_S:
+        if not state.time_s - TIE_S <= time <= end_s + TIE_S:
             raise InputError(
-                f"time: must be from {of.time_s:g} s, where the last step ended, to "
+                f"time: must be from {state.time_s:g} s, where the last step ended, to "
                 f"{end_s:g} s, where the run does, found {time:g} s"
             )
         if not (0 <= voltage_pu < inf and 0 < frequency < inf):
@@ -263,91 +273,97 @@ class Site:
                 f"{voltage_pu:g} pu and {frequency_hz:g} Hz"
             )
         power = None
-        while time - of.time_s > TIE_S:
-            edge_s = (int((of.time_s + TIE_S) / step_s) + 1) * step_s
-            power = self._go(
+        while time - state.time_s > TIE_S:
+            edge_s = (int((state.time_s + TIE_S) / step_s) + 1) * step_s
+            power = self._advance(
                 edge_s if time > edge_s - TIE_S else time, voltage_pu, frequency
             )
-        return power or self._go(of.time_s, voltage_pu, frequency)
+        return power or self._advance(state.time_s, voltage_pu, frequency)
 
-    def _go(self, end_s: float, pu: float, frequency: float) -> tuple[float, float]:
-        """Advance to a time within a row and return P and Q [MW, Mvar] until then."""
-        of, length_s = self._state, end_s - self._state.time_s
-        columns = self._row()
+    def _advance(
+        self, end_s: float, pu: float, frequency: float
+    ) -> tuple[float, float]:
+        """Advance to a time within a step of the run; return P and Q [MW, Mvar]."""
+        state, length_s = self._state, end_s - self._state.time_s
+        columns = self._current_columns()
         parts = {name: float(w[0]) for name, w in self._parts.powers(columns).items()}
-        on = self._on(parts, end_s, pu)
+        on = self._connected_fractions(parts, end_s, pu)
         if length_s:
-            of.speed_pu = self._motor.turned(of.speed_pu, length_s, pu, frequency)
-        # They return as their settings say, not from where they stopped
+            state.speed_pu = self._motor.advance_speed(
+                state.speed_pu, length_s, pu, frequency
+            )
+        # Motors return at nominal speed after a disconnection
         if on["motors"] <= 0:
-            of.speed_pu = self._motor.nominal_pu
+            state.speed_pu = self._motor.nominal_pu
         motor, nominal = (
-            self._motor.drawn(of.speed_pu, pu, frequency),
+            self._motor.power(state.speed_pu, pu, frequency),
             self._motor.nominal,
         )
         electronic = min(1.0, CURRENT_PU * pu)
-        of_p = (electronic, motor.real / nominal.real, pu**2)
-        of_q = (electronic, motor.imag / nominal.imag, pu**2)
+        p_factors = (electronic, motor.real / nominal.real, pu**2)
+        q_factors = (electronic, motor.imag / nominal.imag, pu**2)
 
-        def drawn(load: Mapping[str, float], factors: tuple[float, ...]) -> float:
+        def scaled_w(load: Mapping[str, float], factors: tuple[float, ...]) -> float:
             power = split_by_kind(
-                {name: on[name] * load[name] for name in on}, of.drives
+                {name: on[name] * load[name] for name in on}, state.drives
             )
             return sum(w * factor for w, factor in zip(power, factors, strict=True))
 
         load_w = sum(parts[name] for name in on)
         on_w = sum(on[name] * parts[name] for name in on)
         self.connected = on_w / load_w if load_w > 0 else 1.0
-        arrives = self._upstream_power(columns)
-        arrives[POWER] = arrives[POWER] + (drawn(parts, of_p) - load_w)
-        if REACTIVE in arrives and load_w > 0:
-            arrives[REACTIVE] = arrives[REACTIVE] * (drawn(parts, of_q) / load_w)
-        at_ms = round((of.first * self._series.step_s + of.time_s) * MS_PER_S)
-        # A stage takes any length
+        upstream = self._upstream_power(columns)
+        upstream[POWER] = upstream[POWER] + (scaled_w(parts, p_factors) - load_w)
+        if REACTIVE in upstream and load_w > 0:
+            upstream[REACTIVE] = upstream[REACTIVE] * (
+                scaled_w(parts, q_factors) / load_w
+            )
+        at_ms = round((state.first * self._series.step_s + state.time_s) * MS_PER_S)
+        # A stage accepts any length
         length_ms = cast(int, (length_s or MIN_S) * MS_PER_S)
-        block, after = Block(at_ms, length_ms, {**columns, **arrives}), []
-        for stage, state in zip(self._reopened_stages, of.stages, strict=True):
-            block, (state,) = Stages([stage]).apply(block, (state,))
-            after.append(state)
+        block, stage_states = Block(at_ms, length_ms, {**columns, **upstream}), []
+        for stage, previous in zip(self._reopened_stages, state.stages, strict=True):
+            block, (stage_state,) = Stages([stage]).apply(block, (previous,))
+            stage_states.append(stage_state)
             roles = {column.role: column.name for column in stage.columns}
             if roles.keys().isdisjoint(TAKEN_OFF):
-                late = {
+                downstream_w = {
                     name: float(block.columns[roles[role]][0]) if role in roles else 0.0
-                    for name, role in _LATE.items()
+                    for name, role in _DOWNSTREAM_ROLES.items()
                 }
                 power_w = block.columns[POWER] + (
-                    drawn(late, of_p) - sum(late.values())
+                    scaled_w(downstream_w, p_factors) - sum(downstream_w.values())
                 )
                 block = Block(at_ms, length_ms, {**block.columns, POWER: power_w})
         if length_s:
-            of.stages, of.time_s = tuple(after), end_s
+            state.stages, state.time_s = tuple(stage_states), end_s
         p_w, q_var = (
             float(block.columns[name][0]) if name in block.columns else 0.0
             for name in (POWER, REACTIVE)
         )
         return p_w / W_PER_MW, q_var / W_PER_MW
 
-    def _on(
+    def _connected_fractions(
         self, parts: Mapping[str, float], end_s: float, pu: float
     ) -> dict[str, float]:
-        """Take ride-through to a time; return the fraction of each part on the grid."""
-        on = {"it": 1.0, "motors": 1.0, "rest": 1.0}
+        """Advance ride-through to a time; return connected fractions by component."""
+        fractions = {"it": 1.0, "motors": 1.0, "rest": 1.0}
         for name, machine in self._state.machines.items():
-            part = machine.s.of or name
-            power_w = parts.get(part, parts["it"])
+            component = machine.s.of or name
+            power_w = parts.get(component, parts["it"])
             machine.pool_mw = power_w * machine.s.share / W_PER_MW
-            machine.hold(end_s, pu)
-            of = part if part in on else "it"
-            share = power_w / parts[of] if parts[of] > 0 else 1.0
-            on[of] -= machine.s.share * share * (1 - machine.fraction)
-        return {name: max(fraction, 0.0) for name, fraction in on.items()}
+            machine.advance(end_s, pu)
+            group = component if component in fractions else "it"
+            share = power_w / parts[group] if parts[group] > 0 else 1.0
+            fractions[group] -= machine.s.share * share * (1 - machine.fraction)
+        return {name: max(fraction, 0.0) for name, fraction in fractions.items()}
 
-    def _row(self) -> dict[str, Float64Array]:
-        """Return the columns of the row that contains the time."""
-        of, series = self._state, self._series
-        row = of.first
-        if not of.is_held:
-            row += int((of.time_s + TIE_S) / series.step_s)
+    def _current_columns(self) -> dict[str, Float64Array]:
+        """Return the columns of the run's step that contains the site's time."""
+        state, series = self._state, self._series
+        row = state.first
+        if not state.is_held:
+            row += int((state.time_s + TIE_S) / series.step_s)
         row, (first, read) = min(row, series.n_rows - 1), self._read
         if not first <= row < first + len(read):
             columns = series.read(
@@ -362,14 +378,22 @@ class Site:
     def _upstream_power(
         self, columns: Mapping[str, Float64Array]
     ) -> dict[str, Float64Array]:
-        """Return P and Q upstream of the reopened stages."""
+        """Return P and Q upstream of the reopened stages [W, var]."""
         return dict(
-            zip((POWER, REACTIVE), (columns[n] for n in self._before), strict=False)
+            zip(
+                (POWER, REACTIVE),
+                (columns[n] for n in self._upstream_names),
+                strict=False,
+            )
         )
 
 
-_LATE: dict[str, Role | None] = {"it": "device", "motors": "cooling", "rest": "load"}
-"""Roles of load behind a store, by the part that it is of."""
+_DOWNSTREAM_ROLES: dict[str, Role | None] = {
+    "it": "device",
+    "motors": "cooling",
+    "rest": "load",
+}
+"""Roles of the load downstream of a store, by load component."""
 
 
 def has_stores(run: RunFolder) -> bool:
@@ -379,7 +403,7 @@ def has_stores(run: RunFolder) -> bool:
 
 
 def _reopened_stages(run: RunFolder, weather: Weather | None) -> list[Any]:
-    """Reopen a run's stages from its first battery or ramp limit on."""
+    """Return a run's stages from its first battery or ramp limit on, as new objects."""
     scenario, names = run.scenario, run.series().check()
     if not has_stores(run):
         return []
@@ -397,11 +421,13 @@ def _reopened_stages(run: RunFolder, weather: Weather | None) -> list[Any]:
             f"{run.folder}: needs its weather; diploee.Run.site opens it with that"
         )
     stages, _ = open_stages(scenario, weather=weather)
-    have = {c.name for stage in stages for c in stage.columns}
+    stage_columns = {c.name for stage in stages for c in stage.columns}
     nodes = {c.name for c in (*POWER_COLUMNS, *AC_COLUMNS)}
-    if own := [c.name for c in run.columns if c.role and c.name not in have | nodes]:
+    if custom := [
+        c.name for c in run.columns if c.role and c.name not in stage_columns | nodes
+    ]:
         raise InputError(
-            f"{run.folder}: was run with stages of your own ('{own[0]}'), which its "
+            f"{run.folder}: was run with stages of your own ('{custom[0]}'), which its "
             "scenario doesn't name, and can't be opened again; register them as kinds"
         )
     return list(stages)[first_store_index(list(stages)) :]

@@ -1,9 +1,8 @@
-"""Exports of a run to the tools that planners use: ``diploee export FORMAT RUN_DIR``.
+"""Exports of a run for the tools that planners use: ``diploee export FORMAT RUN_DIR``.
 
-A file for tables, power flow, dynamics and planners; `registry` lists the formats and
-holds `export_run`. What they share: `base` (a format, its options, what its writer is
-given), `series` (the power and reactive power, streamed and resampled by exact means,
-and which part of it) and `text` (CSV and stamps).
+`registry` lists the formats and has `export_run`. `base` has the types that all formats
+share, `series` the resampled power, `text` the CSV writer and timestamps. The other
+modules have the formats.
 """
 
 import lazy_loader

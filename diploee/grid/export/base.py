@@ -1,4 +1,4 @@
-"""Base types of grid exports: `Format`, its `Options` and the `ExportRequest`."""
+"""Base types of grid exports: `Format`, its `Options`, and the `ExportRequest`."""
 
 from __future__ import annotations
 
@@ -40,16 +40,18 @@ def _zone_name(text: str) -> str:
 
 ZoneName = Annotated[str, AfterValidator(_zone_name)]
 Hertz = Annotated[float, Field(ge=0.01, le=15)]
-"""ASSUMPTION: of a wave in PSS/E, which the published scripts step at 1/300 s. What is
-slower is a course of the load, as a day's, which no study of seconds to minutes
-repeats."""
+"""Frequency of a wave in PSS/E [Hz].
+
+ASSUMPTION: the range. Published scripts use steps of 1/300 s, and studies of seconds to
+minutes repeat no slower wave.
+"""
 LoadName = Annotated[str, AfterValidator(_load_name)]
 _FLAGS = {"first": "--from", "until": "--to"}
 
 
 @document_fields
 class Options(Choices):
-    """Options of an export, each refused by formats that cannot use it."""
+    """Options of an export; a format refuses those that it cannot use."""
 
     column: str = default(
         "",
@@ -114,30 +116,30 @@ class Options(Choices):
         "p_mw", "pscad: power, or its change against the mean in pu of --mva."
     )
 
-    def given(self) -> set[str]:
+    def changed_names(self) -> set[str]:
         """Return the names of the options that differ from their defaults."""
         return set(self.model_dump(exclude_defaults=True))
 
 
-def flag(option: str) -> str:
-    """Return an option's name on the command line."""
+def option_flag(option: str) -> str:
+    """Return an option's name on the command line, such as `--bus-number`."""
     return _FLAGS.get(option, f"--{option.replace('_', '-')}")
 
 
 @dataclass
 class ExportRequest(Brief):
-    """Request to a format's writer: a power at a step, and the output path."""
+    """Request to a format's writer: power of a run at a step, and the output path."""
 
     run: RunFolder  # the finished run
-    options: Options  # what the user chose
-    path: Path  # file, or folder, to write; it is put in its place afterwards
-    source: RunSeries  # where the power is read from
+    options: Options  # options of the user
+    path: Path  # temporary file or folder to write; it is renamed afterwards
+    source: RunSeries  # series with the power
     step_ms: int  # step of the export [ms], a multiple of the source's
     # Rows of the source to export; each a whole number of steps
     spans: tuple[Rows, ...]
-    # Where reactive power comes from: a user's table, or a column of the source [var]
+    # Source of reactive power: a user's table, or a column of the source [var]
     reactive: ReactiveTable | str | None = None
-    # Called with the fraction streamed after each block, and what that is
+    # Called after each block with the fraction done, and a text
     progress: Update = field(default=lambda _fraction, _text: None)
     # Energy [J] and largest mean power over a step [W] of the last complete pass over
     # `blocks`
@@ -146,12 +148,12 @@ class ExportRequest(Brief):
 
     @property
     def has_reactive(self) -> bool:
-        """Whether reactive power is available, from the run or from a table."""
+        """True if reactive power is available, from the run or a table."""
         return self.reactive is not None
 
     @property
     def rows_per_step(self) -> int:
-        """Number of source intervals in an export step."""
+        """Number of source rows in a step of the export."""
         return self.step_ms // self.source.step_ms
 
     @property
@@ -166,7 +168,7 @@ class ExportRequest(Brief):
 
     @property
     def in_milliseconds(self) -> bool:
-        """Whether steps start within a second, so that stamps need milliseconds."""
+        """True if steps start within a second, so that timestamps need milliseconds."""
         return bool(self.step_ms % MS_PER_S or self.start.microsecond)
 
     @property
@@ -175,8 +177,11 @@ class ExportRequest(Brief):
         return sum(b - a for a, b in self.spans) // self.rows_per_step
 
     def blocks(self) -> Iterator[ExportBlock]:
-        """Yield the power block by block from its start, in bounded memory."""
-        energy_j, peak_w, done, column = 0.0, -np.inf, 0, self.options.column
+        """Yield the power in blocks, each with consecutive steps.
+
+        At the end, `energy_j` and `peak_w` describe the whole export.
+        """
+        energy_j, peak_w, n_done, column = 0.0, -np.inf, 0, self.options.column
         columns = [column, *([self.reactive] if isinstance(self.reactive, str) else [])]
         for span in self.spans:
             for block in self.source.blocks(columns, self.step_ms, span):
@@ -188,39 +193,41 @@ class ExportRequest(Brief):
                     q_mvar = block.columns[self.reactive] / W_PER_MW
                 elif self.reactive is not None:
                     q_mvar = self.reactive.at(power_w)
-                yield ExportBlock(done, self.step_ms, block.starts_ms, power_w, q_mvar)
-                done += power_w.size
-                self.progress(done / self.n_steps, f"{done:,} steps")
+                yield ExportBlock(
+                    n_done, self.step_ms, block.starts_ms, power_w, q_mvar
+                )
+                n_done += power_w.size
+                self.progress(n_done / self.n_steps, f"{n_done:,} steps")
         self.energy_j, self.peak_w = energy_j, peak_w
 
 
 @dataclass(frozen=True)
 class WrittenFiles(Brief):
-    """Description of the written files."""
+    """Description of the files that an export wrote."""
 
-    files: dict[str, str]  # what each file holds, with its unit, by name
-    notes: tuple[str, ...] = ()  # what a reader of the files must know besides
+    files: dict[str, str]  # content of each file, with its unit, by file name
+    notes: tuple[str, ...] = ()  # further notes for a reader of the files
 
 
 @dataclass(frozen=True)
 class Format(Brief):
-    """Format to which a run can be exported."""
+    """Format of an export: its writer, and the options that it accepts."""
 
-    name: str  # on the command line
-    summary: str  # one line on what it is and which tool loads it
+    name: str  # name on the command line
+    summary: str  # one line on the format and the tool that loads it
     write: Callable[[ExportRequest], WrittenFiles]  # writes the file or folder
-    # Endings of the file's name, the default first; none where the format is a folder
+    # Endings of the file's name, the default first; none for a folder
     suffixes: tuple[str, ...] = (".csv",)
-    # Those that it takes besides the column and the step
+    # Names of accepted options besides column and step
     options: frozenset[str] = frozenset()
-    # Takes 8,760 hours of a calendar year at 60, 30 or 15 minutes
+    # Exports 8,760 hours of a calendar year at 60, 30 or 15 minutes
     whole_year: bool = False
-    hourly: bool = False  # takes the whole run, by the hour if no step is asked for
-    column: str = "facility_power_w"  # what it takes if none is asked for
+    hourly: bool = False  # exports the whole run, hourly if no step is specified
+    column: str = "facility_power_w"  # default column
 
     @property
     def is_folder(self) -> bool:
-        """Whether the format is a folder of files."""
+        """True if the format is a folder of files."""
         return not self.suffixes
 
     def accepts(self) -> frozenset[str]:

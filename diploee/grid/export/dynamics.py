@@ -30,7 +30,7 @@ HEAD = (
 
 
 def write_andes(request: ExportRequest) -> WrittenFiles:
-    """Write the data of a TimeSeries device and its row in the case file."""
+    """Write the data of an ANDES TimeSeries device, and its row of the case file."""
     options = request.options
     data = f"{options.name}.csv"
     fields, dests = ["p_pu"], ["Ppf"]
@@ -83,13 +83,14 @@ def write_andes(request: ExportRequest) -> WrittenFiles:
 
 
 JUMP_S = 1e-6
-"""ASSUMPTION: time of a step between two values, so that a mean holds over its step."""
+"""Rise time [s] between two steps in a PSCAD file (ASSUMPTION)."""
 
 
 def write_pscad(request: ExportRequest) -> WrittenFiles:
-    """Write a playback file for PSCAD's File Read.
+    """Write a playback file for PSCAD's File Read component.
 
-    A comment, then rows, the first at 0 s.
+    A comment line, then rows of time [s] and values; the first row is at 0 s. A pair of
+    rows 1 us apart makes each step.
     """
     options = request.options
     heads, mean_mw = ["P [MW, consumption > 0]", "Q [Mvar, drawn > 0]"], 0.0
@@ -100,7 +101,7 @@ def write_pscad(request: ExportRequest) -> WrittenFiles:
         mean_mw = request.energy_j / (request.n_steps * request.step_s) / W_PER_MW
     elif not request.has_reactive:
         heads.pop()
-    before: list[float] = []
+    previous: list[float] = []
     with request.path.open("w", encoding="ascii", newline="\n") as file:
         file.write(f"! diploee: t [s]  {'  '.join(heads)}\n")
         for block in request.blocks():
@@ -108,12 +109,12 @@ def write_pscad(request: ExportRequest) -> WrittenFiles:
             if options.signal == "dp_pu":
                 columns = [(columns[0] - mean_mw) / options.mva]
             for t, *values in np.column_stack([block.time_s, *columns]).tolist():
-                if before and before != values:
-                    file.write(_pscad_row(t, before) + _pscad_row(t + JUMP_S, values))
-                elif not before:
+                if previous and previous != values:
+                    file.write(_pscad_row(t, previous) + _pscad_row(t + JUMP_S, values))
+                elif not previous:
                     file.write(_pscad_row(t, values))
-                before = values
-        file.write(_pscad_row(request.n_steps * request.step_s, before))
+                previous = values
+        file.write(_pscad_row(request.n_steps * request.step_s, previous))
     return WrittenFiles(
         {request.path.name: f"t in s; {'; '.join(heads)}"},
         (
@@ -134,43 +135,46 @@ def write_pscad(request: ExportRequest) -> WrittenFiles:
 
 
 def _pscad_row(t: float, values: list[float]) -> str:
+    """Return a line of the playback file: time [s] and values."""
     return "  ".join([f"{t:.6f}", *(f"{value:.6E}" for value in values)]) + "\n"
 
 
 MAX_SAMPLES = 999_999
-"""Samples of a record; what is longer is no record of an event."""
+"""Maximum number of samples of a COMTRADE record."""
 FULL_SCALE = 32_767
 US_PER_S = 1_000_000
 TIME_FACTOR = 100
-"""Microseconds of a unit of the sample times; ten times as many until an int32 holds
-the last."""
+"""Smallest unit of sample times [us]; multiplied by ten until an int32 can hold the
+last time."""
 INT32_MAX = 2**31 - 1
 
 
 def write_comtrade(request: ExportRequest, revision: int) -> WrittenFiles:
-    """Write a COMTRADE record of an event window for relay, PMU and EMT tools."""
+    """Write a COMTRADE record (revision 1999 or 2013) for relay, PMU and EMT tools."""
     if request.n_steps > MAX_SAMPLES:
         raise InputError(
             f"{request.run.folder}: {request.n_steps:,} samples, a COMTRADE record "
             f"takes up to {MAX_SAMPLES:,}; give --event-window, or --from and --to"
         )
     blocks = list(request.blocks())
-    parts = [(block.time_s, *block.columns) for block in blocks]
-    time_s, *values = (np.concatenate(column) for column in zip(*parts, strict=True))
+    block_columns = [(block.time_s, *block.columns) for block in blocks]
+    time_s, *values = (
+        np.concatenate(column) for column in zip(*block_columns, strict=True)
+    )
     factor = TIME_FACTOR
     while time_s[-1] * US_PER_S / factor > INT32_MAX:
         factor *= 10
     ticks = np.rint(time_s * US_PER_S / factor)
     channels: list[str] = []
     kinds, columns = ["i4", "i4"], [np.arange(1, time_s.size + 1), ticks]
-    for (name, unit), of_channel in zip(
+    for (name, unit), channel_values in zip(
         (("P", "MW"), ("Q", "Mvar")), values, strict=False
     ):
-        scale, offset, stored = 1.0, 0.0, of_channel
+        scale, offset, stored = 1.0, 0.0, channel_values
         if revision == 1999:  # whole numbers: P = scale * stored + offset
-            low, high = float(of_channel.min()), float(of_channel.max())
+            low, high = float(channel_values.min()), float(channel_values.max())
             offset, scale = (high + low) / 2, max((high - low) / 2, 1e-6) / FULL_SCALE
-            stored = np.rint((of_channel - offset) / scale)
+            stored = np.rint((channel_values - offset) / scale)
         kinds.append("i4" if revision == 1999 else "f4")
         channels.append(
             f"{len(channels) + 1},{name},,{request.options.name},{unit},{scale!r},"
@@ -188,14 +192,14 @@ def write_comtrade(request: ExportRequest, revision: int) -> WrittenFiles:
     (request.path / f"{stem}.dat").write_bytes(data)
     begin = local_datetime(int(blocks[0].starts_ms[0]), UTC)
     clock = "the stamps are UTC, and the record says so"
-    # It has no field for a zone: readers take its stamps as the place's own
+    # Revision 1999 has no field for a zone: readers assume local time
     if revision == 1999:
         begin = begin.astimezone(request.run.scenario.facility.zone)
         clock = (
             f"the stamps are the site's local time, UTC{begin.isoformat()[-6:]} as at "
             "the record's start, as this revision has no field for a zone"
         )
-    config = _config(request, channels, revision, begin, factor)
+    config = _config_lines(request, channels, revision, begin, factor)
     (request.path / f"{stem}.cfg").write_bytes(
         "\r\n".join([*config, ""]).encode("ascii", "replace")
     )
@@ -212,13 +216,14 @@ def write_comtrade(request: ExportRequest, revision: int) -> WrittenFiles:
     )
 
 
-def _config(
+def _config_lines(
     request: ExportRequest,
     channels: list[str],
     revision: int,
     begin: datetime,
     factor: int,
 ) -> list[str]:
+    """Return the lines of the COMTRADE configuration file."""
     stamp = f"{begin:%d/%m/%Y,%H:%M:%S.%f}"
     return [
         f"{printable(request.run.scenario.name).replace(',', ' ')},diploee,{revision}",

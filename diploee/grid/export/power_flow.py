@@ -1,4 +1,4 @@
-"""Exports to power-flow tools: OpenDSS, PyPSA, pandapower, GridLAB-D."""
+"""Exports for power-flow tools: OpenDSS, PyPSA, pandapower, GridLAB-D."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from diploee.grid.export.base import ExportRequest, WrittenFiles
 from diploee.grid.export.text import csv_file, naive_stamps
 
 MULTIPLIER_DIGITS = 12
-"""Decimals of a normalised multiplier; the peak is exactly 1."""
+"""Decimals of a multiplier in pu of the peak; the peak is exactly 1."""
 
 KW_DIGITS = 6
 KVAR_PER_MVAR = 1e3
 
 
 def write_opendss(request: ExportRequest) -> WrittenFiles:
-    """Write a LoadShape with its files, and the Load that uses the shape."""
+    """Write an OpenDSS LoadShape with its files, and the Load that uses it."""
     (peak_kw, peak_kvar), actual = _peaks(request), request.options.actual
     kw_base, kvar_base = (1.0, 1.0) if actual else (peak_kw, peak_kvar or 1.0)
     digits = KW_DIGITS if actual else MULTIPLIER_DIGITS
@@ -59,7 +59,7 @@ def write_opendss(request: ExportRequest) -> WrittenFiles:
 
 
 def _peaks(request: ExportRequest) -> tuple[float, float]:
-    """Return the peak active power [kW] and the peak reactive power [kvar]."""
+    """Return the largest active power [kW] and the largest reactive power [kvar]."""
     peak_w = peak_kvar = 0.0
     for block in request.blocks():
         peak_w = max(peak_w, float(block.power_w.max()))
@@ -76,6 +76,7 @@ def _peaks(request: ExportRequest) -> tuple[float, float]:
 
 
 def _opendss_script(request: ExportRequest, peak_kw: float, peak_kvar: float) -> str:
+    """Return the OpenDSS commands that define the LoadShape and the Load."""
     options = request.options
     interval = (
         f"minterval={request.step_ms // MS_PER_MIN}"
@@ -93,7 +94,7 @@ def _opendss_script(request: ExportRequest, peak_kw: float, peak_kvar: float) ->
     shape = options.name
     return "\n".join(
         (
-            # A line end in the text of a doctored file would begin a command.
+            # A line break in the text of a manipulated file would start a command.
             printable(
                 f"! diploee export of {request.run.scenario.name}, {options.column}."
             ),
@@ -117,7 +118,7 @@ def _opendss_script(request: ExportRequest, peak_kw: float, peak_kvar: float) ->
 
 
 def write_pypsa(request: ExportRequest) -> WrittenFiles:
-    """Write a folder for ``Network.import_from_csv_folder``."""
+    """Write a folder for PyPSA's ``Network.import_from_csv_folder``."""
     name, bus = request.options.name, request.options.bus
     hours = request.step_ms / MS_PER_H
     with csv_file(request.path / "buses.csv", ("name",)) as write:
@@ -133,9 +134,9 @@ def write_pypsa(request: ExportRequest) -> WrittenFiles:
         names = ("p_set", "q_set") if request.has_reactive else ("p_set",)
         sets = [
             stack.enter_context(
-                csv_file(request.path / f"loads-{of}.csv", ("snapshot", name))
+                csv_file(request.path / f"loads-{key}.csv", ("snapshot", name))
             )
-            for of in names
+            for key in names
         ]
         for block in request.blocks():
             stamps = naive_stamps(block.starts_ms, request.in_milliseconds)
@@ -160,7 +161,7 @@ INDEX = "step"
 
 
 def write_pandapower(request: ExportRequest) -> WrittenFiles:
-    """Write a table for ``DFData``, with an integer step index."""
+    """Write a table for pandapower's ``DFData``, with an integer index of steps."""
     names = [f"{request.options.name}_p_mw"]
     if request.has_reactive:
         names.append(f"{request.options.name}_q_mvar")
@@ -184,11 +185,12 @@ def write_pandapower(request: ExportRequest) -> WrittenFiles:
 
 
 def _write_parquet(request: ExportRequest, names: list[str]) -> None:
+    """Write the table as Parquet, with an index that pandas restores."""
     import pandas as pd
 
     index = pd.Index(np.empty(0, dtype=np.int64), name=INDEX)
     empty = pd.DataFrame({name: np.empty(0) for name in names}, index=index)
-    # With the metadata by which pandas finds the index again.
+    # The schema's metadata let pandas restore the index.
     schema = pa.Schema.from_pandas(empty, preserve_index=True)
     with pq.ParquetWriter(request.path, schema, compression="zstd") as writer:
         for block in request.blocks():
@@ -200,13 +202,15 @@ def _write_parquet(request: ExportRequest, names: list[str]) -> None:
 
 PHASES = "ABC"
 ZONE = "GMT"
-"""Zone of the stamps: the one name besides those of its clock's own timezone that a
-player of GridLAB-D 6.0.0 reads under every clock; at `UTC` it stops (seen under
-EST5EDT, UTC0 and GMT0)."""
+"""Time zone of the player's timestamps.
+
+GridLAB-D 6.0.0 reads this name under every timezone of its clock, besides the clock's
+own name. `UTC` makes it stop (tested with EST5EDT, UTC0 and GMT0).
+"""
 
 
 def write_gridlabd(request: ExportRequest) -> WrittenFiles:
-    """Write a player file of complex power, and the model that plays it."""
+    """Write a GridLAB-D player file of complex power, and the load that plays it."""
     name = request.options.name
     if request.step_ms % MS_PER_S:
         raise InputError(
@@ -244,6 +248,7 @@ def write_gridlabd(request: ExportRequest) -> WrittenFiles:
 def _player_lines(
     starts_ms: Int64Array, p_mw: Float64Array, q_mvar: Float64Array
 ) -> list[str]:
+    """Return the player's lines: timestamp, and complex power per phase [VA]."""
     stamps = np.datetime_as_string(starts_ms.astype("datetime64[ms]"), unit="s")
     per_phase = W_PER_MW / len(PHASES)
     return [
@@ -258,6 +263,7 @@ def _player_lines(
 
 
 def _gridlabd_model(name: str, player: str) -> str:
+    """Return the GridLAB-D model of a load with a player for each phase."""
     players = "".join(
         f"    object player {{ property constant_power_{phase}; file {player}; }};\n"
         for phase in PHASES

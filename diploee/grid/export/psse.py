@@ -1,6 +1,8 @@
-"""PSS/E export: load records (RAW) and dynamic records of the same load.
+"""PSS/E export: load records (RAW) and dynamic models of the same load.
 
-Written from documents (see docs/exports.md), not tried in PSS/E.
+The records follow published documents (docs/exports.md) and were not loaded in PSS/E.
+
+See also: docs/models/formats.md
 """
 
 from __future__ import annotations
@@ -35,48 +37,49 @@ NEVER_S = 99_999.0
 
 
 @dataclass(frozen=True)
-class _Window(Brief):
-    """Exported window, and the studied time in the window."""
+class _StudiedWindow(Brief):
+    """Exported power [MW, Mvar] and the times that the load records describe."""
 
     request: ExportRequest
     p_mw: Float64Array
     q_mvar: Float64Array | None
-    # What each is, and its steps, by the load's id
-    moments: dict[str, tuple[str, slice]]
+    # Description and steps of each studied time, by record id
+    times: dict[str, tuple[str, slice]]
 
     @property
     def load_id(self) -> str:
-        """Record id of the studied time: the time of --at, else the peak."""
+        """Record id of the studied time: AT for --at, else PK for the peak."""
         return "PK" if self.request.options.at is None else "AT"
 
     @property
-    def studied(self) -> int:
-        """Step of the studied time."""
-        return int(self.moments[self.load_id][1].start)
+    def studied_step(self) -> int:
+        """Index of the studied step."""
+        return int(self.times[self.load_id][1].start)
 
-    def when(self, step: int) -> str:
-        """Return the start of a step, local time."""
-        of = self.request
-        row = of.spans[0][0] + step * of.rows_per_step
-        return of.source.at(row).isoformat(timespec="seconds")
+    def start_text(self, step: int) -> str:
+        """Return the start of a step as text, local time."""
+        request = self.request
+        row = request.spans[0][0] + step * request.rows_per_step
+        return request.source.at(row).isoformat(timespec="seconds")
 
-    def parts_mw(self, of: LoadParts) -> dict[str, float]:
+    def components_mw(self, parts: LoadParts) -> dict[str, float]:
         """Return the power of each load component at the studied time [MW]."""
         request = self.request
-        first = request.spans[0][0] + self.studied * request.rows_per_step
+        first = request.spans[0][0] + self.studied_step * request.rows_per_step
         rows = first, first + request.rows_per_step
-        result = of.powers(request.source.read([*of.load, *of.pools], rows).columns)
+        columns = request.source.read([*parts.load, *parts.pools], rows).columns
         return {
-            name: float(of_part.mean()) / W_PER_MW for name, of_part in result.items()
+            name: float(power_w.mean()) / W_PER_MW
+            for name, power_w in parts.powers(columns).items()
         }
 
 
 def write_psse(request: ExportRequest) -> WrittenFiles:
-    """Write the requested records into a folder."""
+    """Write the requested PSS/E records into a folder."""
     parts = zip(*(block.columns for block in request.blocks()), strict=True)
     p_mw, *q_mvar = (np.concatenate(column) for column in parts)
-    moments = _moments(request, p_mw)
-    window = _Window(request, p_mw, q_mvar[0] if q_mvar else None, moments)
+    times = _studied_times(request, p_mw)
+    window = _StudiedWindow(request, p_mw, q_mvar[0] if q_mvar else None, times)
     result = [_PARTS[part](window) for part in dict.fromkeys(request.options.parts)]
     files = {name: what for part in result for name, what in part.files.items()}
     return WrittenFiles(
@@ -84,8 +87,8 @@ def write_psse(request: ExportRequest) -> WrittenFiles:
     )
 
 
-def _raw(window: _Window) -> WrittenFiles:
-    """Write load records of several times for planning studies, in RAW format 32."""
+def _write_raw(window: _StudiedWindow) -> WrittenFiles:
+    """Write RAW 32 load records of peak, minimum, worst 15 min and --at."""
     request, q_mvar = window.request, window.q_mvar
     if q_mvar is None:
         raise InputError(
@@ -99,9 +102,9 @@ def _raw(window: _Window) -> WrittenFiles:
         (
             f"{bus},'{load_id}',{int(load_id == window.load_id)},1,1,"
             f"{window.p_mw[rows].mean():.6f},{q_mvar[rows].mean():.6f},0.0,0.0,0.0,"
-            f"0.0,1,1 / {what}, from {window.when(rows.start)}"
+            f"0.0,1,1 / {what}, from {window.start_text(rows.start)}"
         )
-        for load_id, (what, rows) in window.moments.items()
+        for load_id, (what, rows) in window.times.items()
     ]
     if "linjbl" in request.options.parts:
         lines.append(
@@ -121,35 +124,34 @@ def _raw(window: _Window) -> WrittenFiles:
     )
 
 
-def _moments(
+def _studied_times(
     request: ExportRequest, p_mw: Float64Array
 ) -> dict[str, tuple[str, slice]]:
-    """Return the meaning and the steps of each studied time, by its id."""
-    scenario, moment = request.run.scenario, request.options.at
+    """Return description and steps of each studied time, by record id."""
+    scenario, at = request.run.scenario, request.options.at
     step_ms, clock = request.step_ms, WallClock(request.start)
-    # A run that begins empty has its least power before it has filled up, which no site
-    # draws.
+    # The warm-up of a run that starts empty has less power than any real site
     filled_ms = clock.time_ms(scenario.start_with_zone) + round(
         request.run.transient_h * MS_PER_H
     )
-    filled = max(-(-filled_ms // step_ms), 0)
-    filled = filled if filled < p_mw.size else 0
-    least = filled + int(p_mw[filled:].argmin())
-    rows = {"PK": ("peak", int(p_mw.argmax()), 1), "MN": ("minimum", least, 1)}
+    warm_up_steps = max(-(-filled_ms // step_ms), 0)
+    warm_up_steps = warm_up_steps if warm_up_steps < p_mw.size else 0
+    min_step = warm_up_steps + int(p_mw[warm_up_steps:].argmin())
+    rows = {"PK": ("peak", int(p_mw.argmax()), 1), "MN": ("minimum", min_step, 1)}
     n, rest_ms = divmod(WORST_MS, step_ms)
     if n and not rest_ms and p_mw.size >= n:
         energy = np.concatenate([[0.0], np.cumsum(p_mw)])
         first = int((energy[n:] - energy[:-n]).argmax())
         rows["15"] = "highest rolling mean of 15 min", first, n
-    if moment is not None:
-        first = clock.time_ms(moment) // step_ms
+    if at is not None:
+        first = clock.time_ms(at) // step_ms
         if not 0 <= first < p_mw.size:
             begin, end = (request.source.at(row) for row in request.spans[0])
             raise InputError(
-                f"--at: {moment} lies outside of what is exported, "
+                f"--at: {at} lies outside of what is exported, "
                 f"{begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}"
             )
-        rows["AT"] = f"{moment}", first, 1
+        rows["AT"] = f"{at}", first, 1
     length = f", mean of {request.step_s:g} s"
     return {
         name: (what + length * (name != "15"), slice(first, first + n))
@@ -186,22 +188,22 @@ CMLD = """\
 0.4  0.6  0.5  15  0.7  1.9
 0.1  0.6  0.2  0  9999  {frcel:.10g}   /
 """
-"""CMLDBLU2's CONs as pnnl/LL-risk-assessment ships them for a data center (RATLLE).
+"""CONs of CMLDBLU2 for a data center in pnnl/LL-risk-assessment (RATLLE).
 
 The MVA base is 1.25 MVA per MW.
 """
 
 
-def _cmld(window: _Window) -> WrittenFiles:
-    """Write the composite load record, with the run's fractions at the studied time."""
-    request, of = window.request, LoadParts.from_run(window.request.run)
-    options, mw = request.options, window.parts_mw(of)
+def _write_cmld(window: _StudiedWindow) -> WrittenFiles:
+    """Write the composite load model with the run's load fractions."""
+    request, parts = window.request, LoadParts.from_run(window.request.run)
+    options, mw = request.options, window.components_mw(parts)
     electronic, motors, static = split_by_kind(mw, options.drives)
-    whole = electronic + motors + static - mw["network"]
-    when = window.when(window.studied)
-    if not whole > 0:
+    total_mw = electronic + motors + static - mw["network"]
+    when = window.start_text(window.studied_step)
+    if not total_mw > 0:
         raise InputError(f"{request.run.folder}: there is no load at {when}; give --at")
-    fel, fma = (round(power / whole, 6) for power in (electronic, motors))
+    fel, fma = (round(power / total_mw, 6) for power in (electronic, motors))
     voltages = options.model_dump(include={"vd1", "vd2", "frcel"})
     head = f"{options.bus_number} 'USRLOD' '{window.load_id}' {CMLD_HEAD}"
     record = f"{head}\n{CMLD.format(fel=fel, fma=fma, **voltages)}"
@@ -238,13 +240,14 @@ def _cmld(window: _Window) -> WrittenFiles:
                 "Frcel of it returns: it isn't the state machine of "
                 "facility.ride_through"
             ),
-            *_of_load(of),
+            *_load_notes(parts),
         ),
     )
 
 
-def _of_load(of: LoadParts) -> list[str]:
-    names = ", ".join(of.taken)
+def _load_notes(parts: LoadParts) -> list[str]:
+    """Return a note on the stages whose power is not in the load, if any."""
+    names = ", ".join(parts.taken)
     return [
         f"the load is taken before the site's own sources and stores: {names}"
     ] * bool(names)
@@ -282,21 +285,21 @@ PERC1: dict[str, float] = {
     "Tv": 0.02,
     "Tf": 0.02,
 }
-"""PERC1's parameters in PowerWorld's order, with their defaults."""
+"""Parameters of PERC1 with their defaults, in PowerWorld's order."""
 
 
-def _perc1(window: _Window) -> WrittenFiles:
-    """Write PERC1 by name, and as a record if the user gives its head."""
-    request, of = window.request, LoadParts.from_run(window.request.run)
+def _write_perc1(window: _StudiedWindow) -> WrittenFiles:
+    """Write the parameters of PERC1, and a record if the user gives its head."""
+    request, parts = window.request, LoadParts.from_run(window.request.run)
     options, values = request.options, dict(PERC1)
     changed, notes = _perc1_parameters(
-        request.run.scenario.facility.ride_through or {}, window, of
+        request.run.scenario.facility.ride_through or {}, window, parts
     )
     values |= changed
     nominal = {
         name: None
         if power is None
-        else round(float(power[window.studied]) / BASE_MVA, 8)
+        else round(float(power[window.studied_step]) / BASE_MVA, 8)
         for name, power in (("Pnom", window.p_mw), ("Qnom", window.q_mvar))
     }
     notes.append(
@@ -308,7 +311,7 @@ def _perc1(window: _Window) -> WrittenFiles:
     files = {
         "perc1.json": (
             f"PERC1 by name; Pnom, Qnom: pu of {BASE_MVA:g} MVA at "
-            f"{window.when(window.studied)}"
+            f"{window.start_text(window.studied_step)}"
         )
     }
     if options.perc1_head is not None:
@@ -328,13 +331,16 @@ def _perc1(window: _Window) -> WrittenFiles:
 
 
 def _perc1_parameters(
-    settings: dict[str, RideThrough], window: _Window, of: LoadParts
+    settings: dict[str, RideThrough], window: _StudiedWindow, parts: LoadParts
 ) -> tuple[dict[str, float], list[str]]:
-    """Return the PERC1 parameters of the largest stage, and the settings lost."""
+    """Return PERC1's parameters, and notes on settings that PERC1 cannot hold.
+
+    PERC1 has one stage: the under-voltage stage that trips the most load.
+    """
     first = {
         name: result
         for name, block in settings.items()
-        if (result := _first_stage(block))
+        if (result := _largest_under_voltage_stage(block))
     }
     if not first:
         return {}, [
@@ -343,22 +349,28 @@ def _perc1_parameters(
                 "under-voltage stage"
             )
         ]
-    mw, alike = window.parts_mw(of), attrgetter("recovery", "delay_s", "filter_s")
+    mw, shared_settings = (
+        window.components_mw(parts),
+        attrgetter("recovery", "delay_s", "filter_s"),
+    )
     load_mw = {
         name: settings[name].share * mw.get(settings[name].of or name, mw["it"])
         for name in first
     }
-    chosen = max(first, key=lambda of: (first[of][0] * load_mw[of], first[of][1], of))
+    chosen = max(
+        first, key=lambda name: (first[name][0] * load_mw[name], first[name][1], name)
+    )
     block, stage = settings[chosen], first[chosen][2]
-    obey = [
+    covered_blocks = [
         name
-        for name, (*_, own) in first.items()
-        if own == stage and alike(settings[name]) == alike(block)
+        for name, (*_, block_settings) in first.items()
+        if block_settings == stage
+        and shared_settings(settings[name]) == shared_settings(block)
     ]
-    back, load = block.recovery, sum(load_mw[name] for name in obey)
-    whole = mw["it"] + mw["motors"] + mw["rest"]
+    recovery, covered_mw = block.recovery, sum(load_mw[name] for name in covered_blocks)
+    total_mw = mw["it"] + mw["motors"] + mw["rest"]
     values = {
-        "Fcease": round(stage.fraction * load / whole, 6) if whole else 0.0,
+        "Fcease": round(stage.fraction * covered_mw / total_mw, 6) if total_mw else 0.0,
         "Vcease": stage.voltage_pu,
         "Tcease": stage.time_s,
         "Tdelay": block.delay_s,
@@ -368,65 +380,85 @@ def _perc1_parameters(
         "Frecon": 1.0,
         "Tv": block.filter_s,
     }
-    if back is not None:
-        moved_mw = back.fraction * stage.fraction * load
-        per_s = (back.ramp_mw_per_min or inf) / S_PER_MIN
-        values["Vrecon"], values["Frecon"] = back.voltage_pu, back.fraction
-        values["Trecon"] = back.time_s if back.automatic else NEVER_S
-        values["Tramp"] = moved_mw / per_s if back.ramp_s is None else back.ramp_s
+    if recovery is not None:
+        moved_mw = recovery.fraction * stage.fraction * covered_mw
+        per_s = (recovery.ramp_mw_per_min or inf) / S_PER_MIN
+        values["Vrecon"], values["Frecon"] = recovery.voltage_pu, recovery.fraction
+        values["Trecon"] = recovery.time_s if recovery.automatic else NEVER_S
+        values["Tramp"] = (
+            moved_mw / per_s if recovery.ramp_s is None else recovery.ramp_s
+        )
     lost = [
-        f"{name}: all, as its settings differ" for name in settings if name not in obey
+        f"{name}: all, as its settings differ"
+        for name in settings
+        if name not in covered_blocks
     ]
-    for name in obey:
-        own = settings[name]
-        says = {
+    for name in covered_blocks:
+        block_settings = settings[name]
+        lost_settings = {
             f"stage {s.side} {s.voltage_pu:g} pu, {s.time_s:g} s, {s.fraction:g}": (
                 s != stage
             )
-            for s in own.stages
+            for s in block_settings.stages
         }
-        says["counter"] = own.counter is not None
-        says["manual reset"] = own.manual_reset_s is not None
-        stays = back is None or not back.automatic
-        says[f"no automatic return, here after {NEVER_S:g} s"] = stays
-        lost += [f"{name}: {what}" for what, is_lost in says.items() if is_lost]
+        lost_settings["counter"] = block_settings.counter is not None
+        lost_settings["manual reset"] = block_settings.manual_reset_s is not None
+        has_no_return = recovery is None or not recovery.automatic
+        lost_settings[f"no automatic return, here after {NEVER_S:g} s"] = has_no_return
+        lost += [
+            f"{name}: {what}" for what, is_lost in lost_settings.items() if is_lost
+        ]
     notes = [
         (
-            f"from facility.ride_through of {', '.join(obey)}; Fcease is their share "
-            "of the load"
+            f"from facility.ride_through of {', '.join(covered_blocks)}; Fcease is "
+            "their share of the load"
         )
     ]
     notes += [
-        f"{name}: {settings[name].source}" for name in obey if settings[name].source
+        f"{name}: {settings[name].source}"
+        for name in covered_blocks
+        if settings[name].source
     ]
-    return values, [*notes, *(f"lost: {each}" for each in lost), *_of_load(of)]
+    return values, [*notes, *(f"lost: {each}" for each in lost), *_load_notes(parts)]
 
 
-def _first_stage(block: RideThrough) -> tuple[float, float, VoltageStage] | None:
-    """Return the largest under-voltage stage that trips on the shortest dip."""
+def _largest_under_voltage_stage(
+    block: RideThrough,
+) -> tuple[float, float, VoltageStage] | None:
+    """Return the largest under-voltage stage, with fraction and shortest dip [s].
+
+    Of equal stages it is the one that trips on the shortest dip.
+    """
     under = (
         (s.fraction, -shortest_dip_s(s.voltage_pu, s.time_s, 0.0, block.filter_s), s)
         for s in block.stages
         if s.side == "under"
     )
-    return max(under, key=lambda found: found[:2], default=None)
+    return max(under, key=lambda entry: entry[:2], default=None)
 
 
 MIN_HZ, MAX_HZ = 0.01, 15.0
-"""Of a wave that is looked for: those that `hz` of the options takes."""
+"""Range of the searched wave's frequency [Hz], the same as of the option `hz`."""
 
 STEPS_PER_CYCLE = 4
-"""Steps of a cycle that is looked for: means over a quarter of one read its amplitude
-10 % low, over half of one, which --hz may have, 36 % (a sinc)."""
+"""Minimum number of steps per cycle of the searched wave.
+
+Means over a quarter of a cycle reduce the amplitude by 10 %, means over half a cycle,
+which --hz may have, by 36 % (sinc).
+"""
 
 
-def square_amp_mw(amplitude_mw: float, duty: float) -> float:
-    """Return the height of a square wave from the amplitude of its fundamental."""
+def square_wave_height_mw(amplitude_mw: float, duty: float) -> float:
+    """Return the height of a square wave [MW] with a given fundamental [MW].
+
+    ``height = amplitude pi / (2 sin(pi duty))``, from the Fourier series of a square
+    wave.
+    """
     return amplitude_mw * pi / (2 * sin(pi * duty))
 
 
-def _linjbl(window: _Window) -> WrittenFiles:
-    """Write a wave at the window's strongest frequency, or at a given frequency."""
+def _write_linjbl(window: _StudiedWindow) -> WrittenFiles:
+    """Write a repeated square wave at the window's strongest or a given frequency."""
     request, options = window.request, window.request.options
     step_s = request.step_s
     hz, fast_hz = (
@@ -444,7 +476,7 @@ def _linjbl(window: _Window) -> WrittenFiles:
             f"{request.run.folder}: {window.p_mw.size:,} steps of {step_s:g} s hold "
             f"{line}; give --hz, an --event-window, or run again at a finer resolution"
         )
-    levels, shares = _levels(window.p_mw, 3 if fast_hz else 2)
+    levels, shares = _power_levels(window.p_mw, 3 if fast_hz else 2)
     low, high = float(levels[0]), float(levels[-1])
     duty, fast_duty = float(1 - shares[0]), 0.5
     phase = np.exp(-2j * pi * hz * step_s * np.arange(window.p_mw.size))
@@ -456,9 +488,8 @@ def _linjbl(window: _Window) -> WrittenFiles:
             float(shares[2] / max(1 - shares[0], 1e-9)),
         )
     elif options.equal == "fundamental":
-        amp = square_amp_mw(float(line_mw), duty)
-    # Base and wave have the window's mean together, whatever the wave's height was
-    # taken from.
+        amp = square_wave_height_mw(float(line_mw), duty)
+    # Base and wave together have the window's mean for any height of the wave
     burst_mw = fast_duty * amp + (1 - fast_duty) * amp1 if fast_hz else amp
     base_mw = float(window.p_mw.mean()) - duty * burst_mw
     cycles = floor(window.p_mw.size * step_s * hz)
@@ -494,27 +525,32 @@ def _linjbl(window: _Window) -> WrittenFiles:
 
 
 def _strongest_hz(p_mw: Float64Array, step_s: float) -> float | None:
-    """Return the frequency of the strongest line of at least three cycles [Hz]."""
+    """Return the strongest frequency with at least three cycles [Hz], or None."""
     bins, psd = scipy.signal.periodogram(p_mw, 1 / step_s, "hann", detrend="linear")
     min_hz = max(MIN_HZ, 3 / (p_mw.size * step_s))
     waves = bins >= min_hz
     if not waves.any() or np.ptp(p_mw) <= 1e-6 * np.abs(p_mw).max():
         return None
-    near = float(bins[waves][psd[waves].argmax()])
+    strongest_hz = float(bins[waves][psd[waves].argmax()])
     times, taper = step_s * np.arange(p_mw.size), np.hanning(p_mw.size)
-    held = (p_mw - p_mw.mean()) * taper
+    tapered = (p_mw - p_mw.mean()) * taper
 
-    def weak(hz: float) -> float:
-        return -abs(float(np.abs(held @ np.exp(-2j * pi * hz * times))))
+    def negative_amplitude(hz: float) -> float:
+        return -abs(float(np.abs(tapered @ np.exp(-2j * pi * hz * times))))
 
-    bounds = (max(near - bins[1], MIN_HZ), min(near + bins[1], MAX_HZ, 0.5 / step_s))
+    bounds = (
+        max(strongest_hz - bins[1], MIN_HZ),
+        min(strongest_hz + bins[1], MAX_HZ, 0.5 / step_s),
+    )
     return float(
-        scipy.optimize.minimize_scalar(weak, bounds=bounds, method="bounded").x
+        scipy.optimize.minimize_scalar(
+            negative_amplitude, bounds=bounds, method="bounded"
+        ).x
     )
 
 
-def _bandwidth_warnings(window: _Window, hz: float) -> Iterator[str]:
-    """Yield a warning if a line is above the trusted bandwidth of the profiles."""
+def _bandwidth_warnings(window: _StudiedWindow, hz: float) -> Iterator[str]:
+    """Yield a warning if a frequency is above the profiles' trusted bandwidth."""
     request = window.request
     support = profile_support(recorded_readings(request.run.manifest))
     status, why = support.at_resolution(request.step_ms).band(hz)
@@ -522,17 +558,17 @@ def _bandwidth_warnings(window: _Window, hz: float) -> Iterator[str]:
         yield f"linjbl: WARNING: {hz:.4g} Hz is not trusted: {why}"
 
 
-def _levels(p_mw: Float64Array, n: int) -> tuple[Float64Array, Float64Array]:
-    """Return n increasing power levels, and the fraction of time near each level."""
+def _power_levels(p_mw: Float64Array, n: int) -> tuple[Float64Array, Float64Array]:
+    """Return n increasing power levels [MW], and the fraction of time near each."""
     begins = np.quantile(p_mw, np.linspace(0.02, 0.98, n))
-    with catch_warnings(action="ignore"):  # a level that nothing is near stays
+    with catch_warnings(action="ignore"):  # a level without samples keeps its value
         levels, near = kmeans2(p_mw, begins, iter=50, minit="matrix")
     return levels, np.bincount(near, minlength=n) / p_mw.size
 
 
 _PARTS: dict[str, Any] = {
-    "raw": _raw,
-    "cmld": _cmld,
-    "perc1": _perc1,
-    "linjbl": _linjbl,
+    "raw": _write_raw,
+    "cmld": _write_cmld,
+    "perc1": _write_perc1,
+    "linjbl": _write_linjbl,
 }

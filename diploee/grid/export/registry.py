@@ -1,4 +1,4 @@
-"""Registry of the export formats, with the export and its sidecar file."""
+"""Registry of export formats, and `export_run`, which writes an export."""
 
 from __future__ import annotations
 
@@ -24,7 +24,13 @@ from diploee.base.model import Registry
 from diploee.base.progress import Progress
 from diploee.base.units import J_PER_MWH, MS_PER_H, MS_PER_S, S_PER_H, W_PER_MW
 from diploee.base.version import full_version
-from diploee.grid.export.base import ExportRequest, Format, Options, WrittenFiles, flag
+from diploee.grid.export.base import (
+    ExportRequest,
+    Format,
+    Options,
+    WrittenFiles,
+    option_flag,
+)
 from diploee.grid.export.dynamics import write_andes, write_comtrade, write_pscad
 from diploee.grid.export.pjm_lla import write_pjm_lla
 from diploee.grid.export.power_flow import (
@@ -77,12 +83,12 @@ EXPORT_FOLDER = FolderKind(
 )
 
 
-def sidecar_of(place: Path, is_folder: bool) -> Path:
-    """Return the path of the sidecar of a file or folder."""
+def sidecar_path(path: Path, is_folder: bool) -> Path:
+    """Return the path of the JSON sidecar that describes an exported file or folder."""
     return (
-        place / FOLDER_SIDECAR
+        path / FOLDER_SIDECAR
         if is_folder
-        else place.parent / f"{place.name}.meta.json"  # / has no name
+        else path.parent / f"{path.name}.meta.json"  # / has no name
     )
 
 
@@ -236,7 +242,7 @@ FORMATS: Registry[Format] = Registry(
         ),
     ),
 )
-"""The formats by name; ``FORMATS.register`` adds one from outside."""
+"""Registry of export formats; ``FORMATS.register`` adds one of another package."""
 
 
 def export_run(
@@ -248,7 +254,9 @@ def export_run(
     force: bool = False,
     progress: Progress | None = None,
 ) -> Path:
-    """Export the power of a run or of an event window, with a descriptive sidecar.
+    """Export the power of a run, or of one of its event windows.
+
+    A JSON sidecar describes the export.
 
     Parameters
     ----------
@@ -260,23 +268,23 @@ def export_run(
         File or folder to write; by default
         ``<run folder>[-<event window>]-<format><suffix>`` beside the run.
     options : Options, optional
-        Column, step, event window or part of the run and what the format takes besides.
+        Column, step, event window, period, and options of the format.
     force : bool
-        Replace an export that stands there.
+        Replace an existing export.
     progress : Progress, optional
-        Called with the progress.
+        Receives the progress.
 
     Returns
     -------
     pathlib.Path
-        What was written.
+        The file or folder that was written.
 
     Raises
     ------
     InputError
-        If run, format, options and place don't go together; nothing is written then.
+        If run, format, options and path do not fit together; nothing is written.
     OutputError
-        If it can't be written; nothing is kept then.
+        If the file or folder cannot be written; nothing is left of it.
     """
     remedy = "; name one of your own by its import path, 'module:NAME'"
     fmt, options = FORMATS.named("export", format_name, remedy), options or Options()
@@ -285,21 +293,21 @@ def export_run(
         options = options.model_copy(update={"column": fmt.column})
     run = RunFolder.open(run)
     source = run.series(options.event_window)
-    place = _default_place(run, fmt, options) if out is None else local_path(out)
-    if len(fmt.suffixes) > 1 and place.suffix not in fmt.suffixes:
+    path = _default_path(run, fmt, options) if out is None else local_path(out)
+    if len(fmt.suffixes) > 1 and path.suffix not in fmt.suffixes:
         raise InputError(
-            f"--out: '{place.name}' must end in {' or '.join(fmt.suffixes)} for "
+            f"--out: '{path.name}' must end in {' or '.join(fmt.suffixes)} for "
             f"'{fmt.name}'"
         )
     inputs = [*run_files(run.folder), options.q_table.path if options.q_table else None]
-    step_ms, spans, leap_rule = _spans(run, source, fmt, options)
-    reactive = _reactive(source, fmt, options)
+    step_ms, spans, leap_rule = _rows_to_export(run, source, fmt, options)
+    reactive = _reactive_source(source, fmt, options)
     whole = partial(whole_folder, kind=EXPORT_FOLDER) if fmt.is_folder else whole_file
     if not fmt.is_folder:
-        check_output_file(sidecar_of(place, is_folder=False), force, inputs=inputs)
+        check_output_file(sidecar_path(path, is_folder=False), force, inputs=inputs)
     with (
         (progress or Progress()).stage(f"export {fmt.name}") as update,
-        whole(place, force, inputs=inputs) as target,
+        whole(path, force, inputs=inputs) as target,
     ):
         request = ExportRequest(
             run, options, target, source, step_ms, spans, reactive, update
@@ -308,16 +316,16 @@ def export_run(
             fmt, request, _write_checked(fmt, request), leap_rule
         )
         if fmt.is_folder:
-            write_json(sidecar_of(target, is_folder=True), content)
+            write_json(sidecar_path(target, is_folder=True), content)
         else:
-            beside = sidecar_of(place, is_folder=False)
-            with whole_file(beside, force, inputs=inputs) as sidecar:
+            sidecar_file = sidecar_path(path, is_folder=False)
+            with whole_file(sidecar_file, force, inputs=inputs) as sidecar:
                 write_json(sidecar, content)
-    return place
+    return path
 
 
 def _write_checked(fmt: Format, request: ExportRequest) -> WrittenFiles:
-    """Write an export, or raise if the writer fails or omits a step."""
+    """Run a format's writer; raise `InputError` if it fails or omits a step."""
 
     def error(text: str) -> InputError:
         return InputError(f"export format '{fmt.name}'{text}")
@@ -333,24 +341,26 @@ def _write_checked(fmt: Format, request: ExportRequest) -> WrittenFiles:
 
 
 def _check_options(fmt: Format, options: Options) -> None:
-    if unused := options.given() - fmt.accepts():
+    """Raise `InputError` if an option is set that the format does not accept."""
+    if unused := options.changed_names() - fmt.accepts():
         raise InputError(
-            f"{flag(min(unused))}: the format '{fmt.name}' has no use for it; leave it "
-            "out"
+            f"{option_flag(min(unused))}: the format '{fmt.name}' has no use for it; "
+            "leave it out"
         )
 
 
-def _default_place(run: RunFolder, fmt: Format, options: Options) -> Path:
-    # The name of '.' or '..' shows only in the whole path.
-    place = Path(abspath(run.folder))  # noqa: PTH100
-    names = filter(None, (place.name, options.event_window, fmt.name))
-    return place.with_name("-".join(names) + (fmt.suffixes or ("",))[0])
+def _default_path(run: RunFolder, fmt: Format, options: Options) -> Path:
+    # Only the absolute path has the name of '.' or '..'.
+    """Return the default path of an export, beside the run."""
+    path = Path(abspath(run.folder))  # noqa: PTH100
+    names = filter(None, (path.name, options.event_window, fmt.name))
+    return path.with_name("-".join(names) + (fmt.suffixes or ("",))[0])
 
 
-def _spans(
+def _rows_to_export(
     run: RunFolder, source: RunSeries, fmt: Format, options: Options
 ) -> tuple[int, tuple[Rows, ...], str | None]:
-    """Return the step, the rows and the treatment of a leap day."""
+    """Return the step [ms], the rows to export, and the rule for a leap day."""
     check_power_column(source, options.column)  # before anything is written
     default_ms = MS_PER_H if fmt.whole_year or fmt.hourly else source.step_ms
     step_ms = parse_step_ms(options.step) if options.step else default_ms
@@ -362,13 +372,10 @@ def _spans(
     return step_ms, (rows,), None
 
 
-def _reactive(
+def _reactive_source(
     source: RunSeries, fmt: Format, options: Options
 ) -> ReactiveTable | str | None:
-    """Return the source of the reactive power.
-
-    The user's table before the run's own column.
-    """
+    """Return the source of reactive power: the user's table, else the run's column."""
     if options.q_table is not None:
         return options.q_table
     column = REACTIVE_OF.get(options.column)
@@ -405,7 +412,7 @@ def _describe_export(
         "files": written.files,
         "column": request.options.column,
         "power_boundary": run.boundary(request.options.column),
-        "reactive_power": _reactive_words(fmt, request),
+        "reactive_power": _reactive_text(fmt, request),
         "interval_convention": INTERVAL,
         "step_s": request.step_s,
         "n_steps": request.n_steps,
@@ -419,13 +426,14 @@ def _describe_export(
         "energy_mwh": energy_mwh,
         "mean_mw": energy_mwh * S_PER_H / (request.n_steps * request.step_s),
         "peak_mw": request.peak_w / W_PER_MW,
-        "run": _origin(run, request.source),
-        "done": _done(request, leap_rule),
+        "run": _run_identity(run, request.source),
+        "done": _processing_texts(request, leap_rule),
         "notes": notes,
     }
 
 
-def _reactive_words(fmt: Format, request: ExportRequest) -> str:
+def _reactive_text(fmt: Format, request: ExportRequest) -> str:
+    """Return a text on the source of the reactive power."""
     column, result = request.options.column, request.reactive
     if "q_table" not in fmt.options:
         return "none: the format holds active power alone"
@@ -438,19 +446,22 @@ def _reactive_words(fmt: Format, request: ExportRequest) -> str:
             f"modelled, the run's '{result}' ({request.run.boundary(result)}){terms}; "
             f"{CONVENTION}"
         )
-    own = REACTIVE_OF.get(column)
-    instead = (
-        f", in place of the run's own '{own}'" if own in request.source.check() else ""
+    run_column = REACTIVE_OF.get(column)
+    replacement = (
+        f", in place of the run's own '{run_column}'"
+        if run_column in request.source.check()
+        else ""
     )
     return (
-        f"interpolated at each step's mean power in {result.path.name}{instead}; "
+        f"interpolated at each step's mean power in {result.path.name}{replacement}; "
         f"{CONVENTION}"
     )
 
 
-def _done(request: ExportRequest, leap_rule: str | None) -> list[str]:
+def _processing_texts(request: ExportRequest, leap_rule: str | None) -> list[str]:
+    """Return texts on the processing of the series: averages, event window, period."""
     source = request.source
-    done = [
+    texts = [
         (
             f"means over {request.rows_per_step} intervals of {source.step_s:g} s; "
             "they keep its energy"
@@ -459,15 +470,18 @@ def _done(request: ExportRequest, leap_rule: str | None) -> list[str]:
         else f"the {source.name}'s own step of {source.step_s:g} s"
     ]
     if source.event_window:
-        done.insert(0, f"the event window '{source.event_window}' of the run, at 0.1 s")
+        texts.insert(
+            0, f"the event window '{source.event_window}' of the run, at 0.1 s"
+        )
     if leap_rule is not None:
-        done.append(f"one calendar year of 8,760 hours; {leap_rule}")
+        texts.append(f"one calendar year of 8,760 hours; {leap_rule}")
     elif request.spans != ((0, source.n_rows),):
-        done.append(f"a part of the {source.name}, from 'start' to 'end'")
-    return done
+        texts.append(f"a part of the {source.name}, from 'start' to 'end'")
+    return texts
 
 
-def _origin(run: RunFolder, source: RunSeries) -> dict[str, Any]:
+def _run_identity(run: RunFolder, source: RunSeries) -> dict[str, Any]:
+    """Return the identity of the run: names, hashes, seed and resolution."""
     with source.path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     result = {
@@ -477,7 +491,7 @@ def _origin(run: RunFolder, source: RunSeries) -> dict[str, Any]:
         "seed": run.scenario.seed,
         "resolution_s": run.scenario.resolution_ms / MS_PER_S,
     }
-    # What was searched for, where it was found and how large it is
+    # Kind of the event, its time and its size
     if source.event_window:
         entry = run.event_window_entry(source.event_window)
         result["zoom"] = {key: entry.get(key) for key in ("name", "at", "value_mw")} | {

@@ -1,7 +1,6 @@
-"""Power series of a source, streamed and resampled by exact means.
+"""Power series of an export, streamed and averaged to its step.
 
-What is exported of it: a span, or the 8,760 hours of a year, as some tools know 365
-days only.
+An export takes a period of the series, or the 8,760 hours of a calendar year.
 """
 
 from __future__ import annotations
@@ -18,13 +17,12 @@ from diploee.base.errors import InputError, did_you_mean, one_of
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_MW
 from diploee.facility.base import POWER, REACTIVE
-from diploee.grid.export.text import in_mw
+from diploee.grid.export.text import to_mw
 from diploee.runs.reader import RunFolder
 from diploee.runs.series import Rows, RunSeries
 
 REACTIVE_OF = {POWER: REACTIVE, "poi_power_w": "poi_reactive_var"}
-"""Column of the reactive power at the same place as that of a power; other powers have
-none."""
+"""Reactive power column at the same boundary, by power column."""
 
 CONVENTION = (
     "load convention: q_mvar above 0 is reactive power that the facility draws "
@@ -34,13 +32,14 @@ CONVENTION = (
 
 @dataclass(frozen=True, eq=False)
 class ReactiveTable:
-    """Reactive against active power, interpolated linearly within the table.
+    """Table of reactive over active power, interpolated linearly.
 
-    The sign follows the load convention: above 0 the facility draws reactive power.
+    Reactive power is positive if the facility draws it (load convention). Values
+    outside the table are errors.
     """
 
-    path: Path  # where it was read from
-    # Its rows; `p_mw` rises
+    path: Path  # file of the table
+    # Rows of the table; `p_mw` increases
     p_mw: Float64Array
     q_mvar: Float64Array
 
@@ -48,7 +47,7 @@ class ReactiveTable:
         """Return the reactive power [Mvar] at active powers [W]."""
         p_mw = power_w / W_PER_MW
         low, high = float(p_mw.min()), float(p_mw.max())
-        # A mean of stored float32 values may pass the table's end by their last digit.
+        # A mean of float32 values may exceed the table's end by rounding
         slack = 1e-6 * max(abs(self.p_mw[0]), abs(self.p_mw[-1]))
         if low < self.p_mw[0] - slack or high > self.p_mw[-1] + slack:
             worst = low if low < self.p_mw[0] - slack else high
@@ -78,18 +77,18 @@ class ExportBlock:
 
     @property
     def time_s(self) -> Float64Array:
-        """Start of each step relative to the start of the export [s]."""
+        """Start of each step since the start of the export [s]."""
         return np.round(self.positions * self.step_ms / MS_PER_S, 3)
 
     @property
     def columns(self) -> list[Float64Array]:
-        """Power [MW], and reactive power if available [Mvar]."""
+        """Active power [MW] and, if available, reactive power [Mvar]."""
         reactive = [] if self.q_mvar is None else [np.round(self.q_mvar, 9)]
-        return [in_mw(self.power_w), *reactive]
+        return [to_mw(self.power_w), *reactive]
 
 
 def check_power_column(source: RunSeries, column: str) -> None:
-    """Raise if a column is no power column of the source, by its file's header."""
+    """Raise `InputError` if a column is no power column of the series."""
     powers = {c.name for c in source.columns if c.unit == "W"}
     names = [name for name in source.check() if name.partition(".")[0] in powers]
     if column not in names:
@@ -104,7 +103,7 @@ YEAR_STEPS_MS = (MS_PER_H, 30 * MS_PER_MIN, 15 * MS_PER_MIN)
 
 
 def check_step(run: RunFolder, source: RunSeries, step_ms: int) -> None:
-    """Raise if the source cannot be averaged to a step."""
+    """Raise `InputError` if the series cannot be averaged to a step [ms]."""
     if step_ms < source.step_ms or step_ms % source.step_ms:
         raise InputError(
             f"{run.folder}: a step of {step_ms / MS_PER_S:g} s is no multiple of the "
@@ -117,22 +116,24 @@ def check_step(run: RunFolder, source: RunSeries, step_ms: int) -> None:
 def rows_between(
     source: RunSeries, first: datetime | None, until: datetime | None, step_ms: int
 ) -> Rows:
-    """Return the rows of a part of the source, by default all rows."""
-    a = 0 if first is None else source.row_at(first, "--from")
-    b = source.n_rows if until is None else source.row_at(until, "--to", is_end=True)
-    if a >= b:
+    """Return the rows from `first` until `until`; by default all rows."""
+    first_row = 0 if first is None else source.row_at(first, "--from")
+    end_row = (
+        source.n_rows if until is None else source.row_at(until, "--to", is_end=True)
+    )
+    if first_row >= end_row:
         raise InputError(
             f"--from must be before --to, found {first} and {until or 'the end'}"
         )
     rows_per_step = step_ms // source.step_ms
-    if (b - a) % rows_per_step:
-        seconds = (b - a) * source.step_s
+    if (end_row - first_row) % rows_per_step:
+        seconds = (end_row - first_row) * source.step_s
         raise InputError(
             f"{source.folder}: {seconds:g} s are no whole number of steps of "
             f"{step_ms / MS_PER_S:g} s; choose another --step, or a part with --from "
             "and --to"
         )
-    return a, b
+    return first_row, end_row
 
 
 def year_spans(
@@ -142,26 +143,30 @@ def year_spans(
     step_ms: int,
     format_name: str,
 ) -> tuple[tuple[Rows, ...], str]:
-    """Return the rows of the run's calendar year, 8,760 hours, and its leap rule."""
+    """Return the rows of a calendar year of 8,760 hours, and its leap day rule."""
     if step_ms not in YEAR_STEPS_MS:
         steps = ", ".join(f"{ms // MS_PER_MIN} min" for ms in YEAR_STEPS_MS)
         raise InputError(
             f"'{format_name}' takes a --step of {steps}, found {step_ms / MS_PER_S:g} s"
         )
     start, end = (at.replace(tzinfo=None) for at in (source.start, source.end))
-    spans = {k: _spans(k, leap_day) for k in range(start.year, end.year + 1)}
-    whole = [k for k, of in spans.items() if start <= of[0][0] and of[-1][1] <= end]
-    if year is None and len(whole) == 1:
-        (year,) = whole
-    if year not in whole:
-        asked = "a whole calendar year" if year is None else f"the whole of {year}"
-        years = ", ".join(map(str, whole))
+    spans = {k: _year_periods(k, leap_day) for k in range(start.year, end.year + 1)}
+    complete_years = [
+        k
+        for k, periods in spans.items()
+        if start <= periods[0][0] and periods[-1][1] <= end
+    ]
+    if year is None and len(complete_years) == 1:
+        (year,) = complete_years
+    if year not in complete_years:
+        required = "a whole calendar year" if year is None else f"the whole of {year}"
+        years = ", ".join(map(str, complete_years))
         remedy = f"holds the years {years}; choose one with --year"
-        if not whole:
+        if not complete_years:
             remedy = "run again with --set 'duration=1 year', or export 'csv'"
         raise InputError(
-            f"{source.folder}: '{format_name}' needs {asked}, from 1 January 00:00 for "
-            f"8,760 hours, and the run covers {source.period_text}; {remedy}"
+            f"{source.folder}: '{format_name}' needs {required}, from 1 January 00:00 "
+            f"for 8,760 hours, and the run covers {source.period_text}; {remedy}"
         )
     if isleap(year) and leap_day is None:
         raise InputError(
@@ -185,7 +190,10 @@ _LEAP_RULES = {
 }
 
 
-def _spans(year: int, leap_day: LeapDay | None) -> list[tuple[datetime, datetime]]:
+def _year_periods(
+    year: int, leap_day: LeapDay | None
+) -> list[tuple[datetime, datetime]]:
+    """Return the periods of a year that remain without its leap day."""
     begin, end = datetime(year, 1, 1), datetime(year + 1, 1, 1)
     if not isleap(year) or leap_day is None:
         return [(begin, end)]

@@ -1,4 +1,4 @@
-"""Exports of a single file: timestamps, 8,760 hours, playback and OpenG2G."""
+"""Exports of a single file: timestamped CSV, 8,760 hours, playback, OpenG2G, REopt."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from diploee.base.clock import named_zone
 from diploee.base.errors import InputError
 from diploee.base.units import MS_PER_H
 from diploee.grid.export.base import ExportRequest, WrittenFiles
-from diploee.grid.export.text import csv_file, in_kw, local_stamps, naive_stamps
+from diploee.grid.export.text import csv_file, local_stamps, naive_stamps, to_kw
 from diploee.scenario.models import Facility
 
 
 def write_plain(request: ExportRequest) -> WrittenFiles:
-    """Write power with timestamps and their UTC offset."""
+    """Write a CSV of power [W] with timestamps and their UTC offset."""
     facility = request.run.scenario.facility
     name = request.options.time_zone or facility.time_zone
     zone = named_zone(name) if name else facility.zone
@@ -81,7 +81,7 @@ def write_facility(request: ExportRequest) -> WrittenFiles:
 
 
 def write_playback(request: ExportRequest) -> WrittenFiles:
-    """Write time [s], power and reactive power."""
+    """Write a CSV of time [s], power [MW] and, if available, reactive power [Mvar]."""
     header = ("t_s", "p_mw", "q_mvar") if request.has_reactive else ("t_s", "p_mw")
     with csv_file(request.path, header) as write:
         for block in request.blocks():
@@ -99,7 +99,7 @@ def write_playback(request: ExportRequest) -> WrittenFiles:
 
 
 def write_per_gpu(request: ExportRequest, header: tuple[str, str]) -> WrittenFiles:
-    """Write time [s] and the power of a GPU."""
+    """Write a CSV of time [s] and the mean power per GPU [W]."""
     if request.run.scenario.facility.has_phases:
         raise InputError(
             f"{request.run.folder}: GPUs are added in the course of the run (phases "
@@ -140,20 +140,20 @@ def write_per_gpu(request: ExportRequest, header: tuple[str, str]) -> WrittenFil
 
 
 def _count_gpus(facility: Facility, column: str) -> int:
-    """Return the number of GPUs in a column's power: one pool's, or all GPUs."""
-    of_pool = column.partition(".")[2]
+    """Return the number of GPUs of a column's power: one pool's, or all."""
+    pool_name = column.partition(".")[2]
     return sum(
         pool.n_nodes * facility.node_type_of(name).n_gpus
         for name, pool in facility.pools.items()
-        if name == of_pool or not of_pool
+        if name == pool_name or not pool_name
     )
 
 
 def write_load(request: ExportRequest) -> WrittenFiles:
-    """Write time [s] and the power of the facility."""
+    """Write a CSV of time [s] and the power of the facility [kW]."""
     with csv_file(request.path, ("t_s", "p_kw")) as write:
         for block in request.blocks():
-            write(block.time_s, in_kw(block.power_w))
+            write(block.time_s, to_kw(block.power_w))
     return WrittenFiles(
         {
             request.path.name: (
@@ -175,10 +175,10 @@ REOPT_WEEKDAYS = (
 
 
 def write_lines(request: ExportRequest) -> WrittenFiles:
-    """Write one value per line."""
+    """Write one value per line [kW], without a header."""
     with csv_file(request.path) as write:
         for block in request.blocks():
-            write(in_kw(block.power_w))
+            write(to_kw(block.power_w))
     return WrittenFiles(
         {
             request.path.name: (
@@ -190,7 +190,7 @@ def write_lines(request: ExportRequest) -> WrittenFiles:
 
 
 def write_reopt_lines(request: ExportRequest) -> WrittenFiles:
-    """Write one value per line, with notes for REopt."""
+    """Write one value per line [kW], with notes for REopt."""
     written = write_lines(request)
     year = request.start.year
     return WrittenFiles(
@@ -205,8 +205,8 @@ def write_reopt_lines(request: ExportRequest) -> WrittenFiles:
 
 
 def write_reopt_json(request: ExportRequest) -> WrittenFiles:
-    """Write the keys of a REopt scenario."""
-    loads_kw = [value for b in request.blocks() for value in in_kw(b.power_w).tolist()]
+    """Write a JSON file with the load keys of a REopt scenario [kW]."""
+    loads_kw = [value for b in request.blocks() for value in to_kw(b.power_w).tolist()]
     content = {
         "ElectricLoad": {
             "loads_kw": loads_kw,

@@ -1,7 +1,4 @@
-"""Writer of CSV files, block by block.
-
-Time stamps as text, with an offset or in naive UTC.
-"""
+"""CSV files written block by block, and timestamps as text."""
 
 from __future__ import annotations
 
@@ -23,21 +20,21 @@ from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_MIN, W_PER_KW, W_PER_MW
 
 
-def in_kw(power_w: Float64Array) -> Float64Array:
-    """Return power [kW], rounded to the milliwatt to keep files small."""
+def to_kw(power_w: Float64Array) -> Float64Array:
+    """Return power [kW], rounded to 1 mW to keep files small."""
     return np.round(power_w / W_PER_KW, 6)
 
 
-def in_mw(power_w: Float64Array) -> Float64Array:
-    """Return power [MW], rounded to the milliwatt to keep files small."""
+def to_mw(power_w: Float64Array) -> Float64Array:
+    """Return power [MW], rounded to 1 mW to keep files small."""
     return np.round(power_w / W_PER_MW, 9)
 
 
 @contextmanager
 def csv_file(path: Path, header: Sequence[str] = ()) -> Iterator[Callable[..., None]]:
-    """Open a CSV file and give what appends rows, as equally long columns.
+    """Open a CSV file; yield a function that appends rows, given as columns.
 
-    Numbers are written with as many digits as it takes to read the same value back.
+    Numbers have as many digits as are needed to read the same value back.
     """
     options = pacsv.WriteOptions(include_header=False, quoting_style="none")
     with path.open("wb") as file:
@@ -56,10 +53,10 @@ def csv_file(path: Path, header: Sequence[str] = ()) -> Iterator[Callable[..., N
 
 
 def local_stamps(starts_ms: Int64Array, zone: tzinfo, milliseconds: bool) -> pa.Array:
-    """Return ISO 8601 stamps with offset, as ``2018-11-04T01:30:00-06:00``.
+    """Return ISO 8601 timestamps with offset, as ``2018-11-04T01:30:00-06:00``.
 
-    The offset keeps the two hours 01:00-02:00 of an autumn change apart, so that
-    reading the stamps back gives every moment once.
+    The offset distinguishes the repeated hour of an autumn change, so that every time
+    can be read back.
     """
     shift_ms = offsets_ms(starts_ms, zone)
     different, which = np.unique(shift_ms, return_inverse=True)
@@ -74,7 +71,7 @@ def local_stamps(starts_ms: Int64Array, zone: tzinfo, milliseconds: bool) -> pa.
 def naive_stamps(
     times_ms: Int64Array, milliseconds: bool, separator: str = " "
 ) -> pa.Array:
-    """Return stamps without a zone, such as ``2018-01-01 00:00:00``."""
+    """Return timestamps without a zone, such as ``2018-01-01 00:00:00``."""
     stamps = pa.array(times_ms).cast(pa.timestamp("ms"))
     text = (stamps if milliseconds else stamps.cast(pa.timestamp("s"))).cast(
         pa.string()

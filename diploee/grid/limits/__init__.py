@@ -1,8 +1,11 @@
-"""Limits on a load, and whether it meets them.
+"""Limits of a grid operator on a load, and compliance checks of runs.
 
-Kinds of limits, presets by name, three verdicts. A kind, registered with `LIMITS`, is a
-model of its keys in YAML that makes checks of itself for what a run shows; a `Check`
-turns the stream into comparable values.
+`LIMITS` is the registry of limit kinds: each kind is a pydantic model of its YAML keys
+and makes a `Check` for each value that it limits. A check compares a streamed series
+with the limit. The result of a limit is met, not met or inconclusive. Presets of
+published requirements ship as YAML files.
+
+See also: docs/LIMITS.md
 """
 
 import lazy_loader

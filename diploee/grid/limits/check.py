@@ -1,6 +1,8 @@
-"""Shared by all kinds of limits.
+"""Base classes of limits: `LimitSpec`, `PowerBound`, `SeriesContext` and `Check`.
 
-Sizes in YAML, what a run shows, and a check on a stream.
+A `LimitSpec` is one entry of a limits file. A `SeriesContext` describes the series that
+is checked: its step, its resolvable frequencies, its reference powers. A `Check`
+compares the streamed values of a signal with one limit.
 """
 
 from __future__ import annotations
@@ -53,13 +55,13 @@ MARKS: dict[Mark, str] = {
     "M": "from memory",
     "J": "our reading",
 }
-"""How sure a figure is, in words."""
+"""Evidence for a limit's value, by the mark in YAML."""
 
 
 FINER = "; 'diploee run SITE --limits NAME' without 'step' takes the step that it needs"
 LONGER = "; --set 'duration=365 d' of 'diploee run' gives a whole year"
 POINTS = 60
-"""Of an iteration at least, for a series to show its edges."""
+"""Minimum number of points per job iteration at which a series shows its edges."""
 UNFOLDED = (
     "; use profiles whose meter averages over its interval, such as differences of "
     "energy counters (`diploee profiles import wattameter`), or power.draw of an H100 "
@@ -74,7 +76,7 @@ NO_NOMINAL = (
 
 
 class Need(StrEnum):
-    """Something that would show more of a limit."""
+    """Change to the run that would make a limit assessable."""
 
     FINER = "finer"  # a finer step
     LONGER = "longer"  # a whole year
@@ -84,15 +86,16 @@ class Need(StrEnum):
 _HINTS = {Need.FINER: FINER, Need.LONGER: LONGER, Need.OTHER: ""}
 
 
-class NotAssessable(Exception):  # no error: an answer  # noqa: N818
-    """A quantity that a run does not show; the text says why.
+class NotAssessable(Exception):  # a result, no error  # noqa: N818
+    """Reason for which a run cannot show a limited quantity; not an error.
 
     Parameters
     ----------
     reason : str
-        Why not.
+        Reason in words.
     need : Need
-        What shows it: a finer step, a whole year, or what the reason names.
+        Change that makes the quantity assessable: a finer step, a whole year, or the
+        remedy that the reason names.
     """
 
     def __init__(self, reason: str = "", need: Need = Need.OTHER) -> None:
@@ -101,19 +104,19 @@ class NotAssessable(Exception):  # no error: an answer  # noqa: N818
 
 
 class NotModelled(NotAssessable):
-    """A quantity that no run of this kind of model shows; the text says why."""
+    """Reason for which no run of this kind of model can show a limited quantity."""
 
 
 class Caveats(NamedTuple):
-    """Words on a limit: what the run (`note`), or any such model, does not show."""
+    """Restrictions on a check's result: of the run (`note`), of any run (`scope`)."""
 
     note: str = ""
     scope: str = ""
-    need: Need = Need.FINER  # what shows more than the note
+    need: Need = Need.FINER  # change that would remove the note
 
 
 class Band(Model):
-    """A band of frequencies."""
+    """Frequency band of a limit [Hz]."""
 
     low_hz: Positive = Field(description="Lower edge of the band [Hz].")
     high_hz: Positive = Field(description="Upper edge of the band [Hz].")
@@ -129,47 +132,47 @@ class Band(Model):
 
     @property
     def band(self) -> str:
-        """The band in words."""
+        """Text of the band, such as `0.1-55 Hz`."""
         return f"{self.low_hz:g}-{self.high_hz:g} Hz"
 
 
 @dataclass(frozen=True)
 class SeriesContext(Brief):
-    """A series to be checked against limits."""
+    """Step, bandwidth, length and reference powers of a series that is checked."""
 
     clock: WallClock  # its intervals
     support: Support  # the frequencies that it can show
     horizon_ms: int  # its length [ms]
-    peak_mw: float | None  # None where the metrics do not hold it
-    nominal_mw: float  # 0 where there is none
+    peak_mw: float | None  # None if the metrics lack it
+    nominal_mw: float  # 0 if there is none
     nominal: str  # source of the nominal power
     has_reactive: bool  # it has reactive power
-    rated_mw: float = 0.0  # 0 where there is none
-    exports: bool = False  # its power goes below 0
-    # What a percentage of the peak is of [MW], and what that is; 0 and why not where
+    rated_mw: float = 0.0  # 0 if there is none
+    exports: bool = False  # its power becomes negative
+    # Reference power of `percent_of_peak` [MW] and its name; 0 and the reason if
     # there is none
-    whole_mw: float = 0.0
-    whole: str = ""
-    no_whole: NotAssessable | None = None
-    # Behind the point of interconnection, where it is known
+    peak_base_mw: float = 0.0
+    peak_base: str = ""
+    no_peak_base: NotAssessable | None = None
+    # Upstream grid at the point of interconnection, if it is known
     grid: ShortCircuit | None = None
     iteration_s: float = np.inf  # shortest iteration of a synchronous job
 
-    def held(self, span_ms: int, n_least: int = 1) -> None:
-        """Raise `NotAssessable` where the series holds no window of a length."""
+    def require_window(self, span_ms: int, n_least: int = 1) -> None:
+        """Raise `NotAssessable` if the series has fewer than `n_least` such windows."""
         if reason := self.clock.window_problem(span_ms, n_least):
             raise NotAssessable(reason, Need.FINER)
 
-    def aligned(self, interval_ms: int) -> None:
-        """Raise `NotAssessable` where clock intervals of a length can't be summed."""
+    def require_alignment(self, interval_ms: int) -> None:
+        """Raise `NotAssessable` if means over this clock interval cannot be formed."""
         if reason := self.clock.alignment_problem(interval_ms):
             raise NotAssessable(reason, Need.FINER)
 
-    def steps(self, span_ms: int, between_points: bool = False) -> Caveats:
-        """Return what is to be said of a time span, or between two points.
+    def step_caveats(self, span_ms: int, between_points: bool = False) -> Caveats:
+        """Return the caveats of changes within a time span [ms].
 
-        ASSUMPTION: points show iterations of a synchronous job where there are 60 in
-        each.
+        `between_points`: the change is a difference of two single means of the run.
+        ASSUMPTION: 60 points per iteration of a synchronous job show its edges.
         """
         clock, support = self.clock, self.support
         note = scope = ""
@@ -200,19 +203,20 @@ class SeriesContext(Brief):
             scope = support.smoothing_reason
         return Caveats(note, scope)
 
-    def of_mean(self, span_ms: int) -> str:
-        """Return the scope of a mean over a time.
+    def mean_scope(self, span_ms: int) -> str:
+        """Return the scope note of a mean over `span_ms`, empty if the mean is exact.
 
-        A source may be interpolated within more.
+        A source of power may be interpolated between samples that lie further apart.
         """
         support = self.support
         is_whole = not support.is_interpolated(2 * span_ms / MS_PER_S)
         return "" if is_whole else f"a lower bound: {support.interpolation_reason}"
 
-    def seen(self, band: Band) -> tuple[float, Caveats]:
-        """Return up to where a band is seen [Hz], and what is to be said of that.
+    def visible_band(self, band: Band) -> tuple[float, Caveats]:
+        """Return the highest resolved frequency of a band [Hz], with the caveats.
 
-        The scope is what this kind of model covers: the detail of profiles and 0.1 s.
+        The note concerns the run's step. The scope concerns all runs: the bandwidth of
+        the profiles' meters and the finest step, 0.1 s.
         """
         support, step_s, text = self.support, self.clock.step_s, ""
         if support.aliasing_reason:
@@ -237,7 +241,7 @@ class SeriesContext(Brief):
 
 
 class PowerBound(Model):
-    """A size of power, or of its rate: the lesser of what is given.
+    """Limit on a power, or on its rate: the smallest of the specified values.
 
     A plain number is in MW.
     """
@@ -282,63 +286,65 @@ class PowerBound(Model):
         given = [f"{size:g} {unit}" for size, unit in parts if size is not None]
         return f"lesser of {' and '.join(given)}" if len(given) > 1 else given[0]
 
-    def of(self, shown: SeriesContext) -> tuple[float, str]:
-        """Return the size [MW], and how it came about where it is no plain number."""
-        sizes, of = [] if self.mw is None else [self.mw], []
+    def resolve(self, context: SeriesContext) -> tuple[float, str]:
+        """Return the limit [MW], and the reference of its percentages as text."""
+        limits_mw, references = [] if self.mw is None else [self.mw], []
         no_peak = NotAssessable("the run has no peak above 0 MW; run a site with load")
         parts = (
             (
                 self.percent_of_peak,
-                shown.whole_mw,
-                shown.whole,
-                shown.no_whole or no_peak,
+                context.peak_base_mw,
+                context.peak_base,
+                context.no_peak_base or no_peak,
             ),
             (
                 self.percent_of_nominal,
-                shown.nominal_mw,
-                f"nominal, {shown.nominal},",
+                context.nominal_mw,
+                f"nominal, {context.nominal},",
                 NotAssessable(NO_NOMINAL),
             ),
         )
-        for percent, whole_mw, name, why in parts:
+        for percent, base_mw, name, reason in parts:
             if percent is None:
                 continue
-            if not whole_mw > 0:
-                raise why
-            sizes.append(percent / 100 * whole_mw)
-            of.append(f"{name} {whole_mw:.4g} MW")
-        return min(sizes), f", {self} ({'; '.join(of)})" if of else ""
+            if not base_mw > 0:
+                raise reason
+            limits_mw.append(percent / 100 * base_mw)
+            references.append(f"{name} {base_mw:.4g} MW")
+        return min(limits_mw), (
+            f", {self} ({'; '.join(references)})" if references else ""
+        )
 
 
 @dataclass(eq=False)
 class Check(Brief):
-    """One limit on a series: values of a signal against a largest or `least` one."""
+    """Comparison of the values of a signal with one upper or lower limit."""
 
-    # The limited quantity in words, its largest or least value, and the unit of both
+    # Text of the limited quantity, its largest or least value, and the unit of both
     text: str
     limit: float
     unit: str
-    span_ms: int  # time that a value is of
+    span_ms: int  # window that a value covers
     stride_ms: int  # time from one value to the next
-    signal: Signal = lambda _: None  # gives the values of a stretch
-    n_window: int = 1  # values of power that one of the signal takes
-    per_unit: float = 1.0  # how many of the signal's make one of the limit's unit
-    # Of what only the whole run has: what takes it in, and its values
+    signal: Signal = lambda _: None  # returns the values of a chunk
+    n_window: int = 1  # power values needed for one signal value
+    per_unit: float = 1.0  # signal units per unit of the limit
+    # For values of the whole run: their accumulator, and the values at the end
     measure: Measure | None = None
     at_end: Callable[[], SignalChunk | None] = lambda: None
     least: bool = False  # the limit is the least that is allowed
-    # What of the limit the run does not show: without a violation it is open
+    # Part of the limit that the run cannot show; then it is not met or inconclusive
     note: str = ""
-    scope: str = ""  # what of it this kind of model does not cover
-    event: Key | None = None  # the event of the metrics that the largest value is
-    whole: bool = False  # the time counts in which a run fills up
-    aside: Callable[[], str] = str  # gives words on what is beside
-    key: str = ""  # in the file of limits
-    spec: LimitSpec | None = None  # of which it is
-    number: int = 0  # among the checks of its entry
-    of_run: bool = False  # the value is one of the whole run
-    need: Need = Need.OTHER  # what shows more than the note
-    # Why there is no value, where there is none
+    scope: str = ""  # part of the limit that this kind of model does not cover
+    event: Key | None = None  # event in the metrics that equals the largest value
+    with_warm_up: bool = False  # the warm-up is checked as well
+    extra_text: Callable[[], str] = str  # returns a further statistic as text
+    key: str = ""  # key in the limits file
+    spec: LimitSpec | None = None  # spec that made the check
+    number: int = 0  # index among the checks of the spec
+    of_run: bool = False  # one value for the whole run
+    need: Need = Need.OTHER  # change that would remove the note
+    # Reason why there is no value, if there is none
     why_none: NotAssessable = field(
         default_factory=partial(NotAssessable, "the run is too short", Need.LONGER)
     )
@@ -349,44 +355,46 @@ class Check(Brief):
         self.sign = -1 if self.least else 1
         self.exceedance = Exceedance(self.sign * self.limit, self.stride_ms)
 
-    def add(self, stretch: Chunk) -> None:
-        """Evaluate what ends in the new part of a stretch."""
-        with named(self.spec):
+    def add(self, chunk: Chunk) -> None:
+        """Compare the values that end in the new part of a chunk with the limit."""
+        with naming_errors(self.spec):
             if self.measure is not None:
-                self.measure.add(stretch)
-            result = self.signal(stretch)
+                self.measure.add(chunk)
+            result = self.signal(chunk)
             self._add(result and result._replace(values=result.values / self.per_unit))
 
     def result(self) -> Exceedance:
-        """Return where values are beyond the limit, with what is left at the end."""
-        with named(self.spec):
+        """Return the exceedances of the limit, the last windows included."""
+        with naming_errors(self.spec):
             self._add(self.at_end())
         self.at_end = lambda: None
         return self.exceedance
 
-    def _add(self, found: SignalChunk | None) -> None:
-        if found is not None and found.values.size:
+    def _add(self, signal_values: SignalChunk | None) -> None:
+        if signal_values is not None and signal_values.values.size:
             self.exceedance.add(
-                self.sign * found.values, found.first_ms, found.edges_ms
+                self.sign * signal_values.values,
+                signal_values.first_ms,
+                signal_values.edges_ms,
             )
 
 
 class LimitSpec(Model):
-    """Base of the kinds: one entry of the list that a file has under their key.
+    """Base class of limit kinds: one entry of a limits file.
 
-    The first line of a kind's docstring describes the key; entries that are a number
-    set `number`.
+    The first line of a subclass's docstring describes the YAML key. If `number` names a
+    field, the key takes a plain number, the value of that field.
     """
 
     part_of_run: ClassVar[str] = "limit"
     key: ClassVar[str]
     number: ClassVar[str] = ""
     needs_reactive: ClassVar[bool] = False
-    # A battery that holds ramps or smooths can keep it
+    # A battery that limits ramps or smooths power can meet the limit
     is_sized_for: ClassVar[bool] = False
 
     mark: Mark | None = unset(
-        "How sure the figure is: S seen in the source, S2 in a secondary one, M from "
+        "Evidence for the value: S seen in the source, S2 in a secondary one, M from "
         "memory, J our reading."
     )
     note: str = default("", "Words of the source, or how it was read.")
@@ -394,80 +402,81 @@ class LimitSpec(Model):
     @property
     @abstractmethod
     def what(self) -> str:
-        """The limited quantity, in words."""
+        """Text of the limited quantity."""
 
     @property
-    def read_from(self) -> str:
-        """How sure the figure is, and how it was read."""
+    def evidence_text(self) -> str:
+        """Text of the limit's evidence: its mark, and the note."""
         return "; ".join(
             filter(None, (MARKS[self.mark] if self.mark else "", self.note))
         )
 
-    def refused(self, text: str) -> InputError:
-        """Return an error that names the kind."""
+    def error(self, text: str) -> InputError:
+        """Return an error that names the limit kind."""
         return InputError(f"limit kind '{self.key}'{text}")
 
     @property
     def rule(self) -> str:
-        """The limited quantity and its limit, whoever states them."""
+        """Key and values of the limit as JSON, without its mark and note."""
         return f"{self.key}: {self.model_dump_json(exclude={'mark', 'note'})}"
 
     def changes_mw(self) -> Iterator[tuple[str, PowerBound, float, float]]:
-        """Yield changes of power that are kept.
+        """Yield the largest changes of power that the limit allows; none by default.
 
-        Direction, an amount and how often, time [ms]. A load that is no larger keeps
-        the limit, however fast it changes, and so does one that takes the time for it,
-        where there is one; none by default.
+        Each is (direction, bound, factor, time [ms]). The change is the bound times the
+        factor. A load with a smaller range keeps the limit at any speed, and so does a
+        load that takes the time for each change.
         """
         yield from ()
 
-    def drawn(self, step_ms: int) -> Iterator[tuple[str, PowerBound, float, int]]:  # noqa: ARG002
-        """Yield lines in figures: which, an amount and how often, length [ms].
+    def chart_lines(self, step_ms: int) -> Iterator[tuple[str, PowerBound, float, int]]:  # noqa: ARG002
+        """Yield the lines of the limit in charts; none by default.
 
-        None by default.
+        Each is (chart, bound, factor, window [ms]). The line is at the bound times the
+        factor.
         """
         yield from ()
 
-    def below(self, shown: SeriesContext) -> Check | None:
-        """Return a check of the power itself where the whole load is below the limit.
+    def whole_load_check(self, context: SeriesContext) -> Check | None:
+        """Return a check on the power itself if the whole load is below the limit.
 
-        A load between nothing and its maximum changes by no more than that, at any
-        bandwidth. ASSUMPTION [J]: at no moment is it above both the run's peak and the
-        rated power.
+        A load between zero and its maximum never changes by more than the maximum, at
+        any bandwidth. ASSUMPTION (judgement): the load never exceeds the larger of the
+        run's peak and the rated power.
         """
         try:
             sizes = [
-                amount.of(shown)[0] * factor
+                amount.resolve(context)[0] * factor
                 for _, amount, factor, _ in self.changes_mw()
             ]
         except NotAssessable:
             return None
-        most_mw = max(shown.peak_mw or np.inf, shown.rated_mw or np.inf)
-        if shown.exports or not sizes or min(sizes) < most_mw:
+        most_mw = max(context.peak_mw or np.inf, context.rated_mw or np.inf)
+        if context.exports or not sizes or min(sizes) < most_mw:
             return None
 
         text = f"{self.what}: the whole load, at most {most_mw:.4g} MW, is below it"
-        return power_check(text, min(sizes), shown)
+        return power_check(text, min(sizes), context)
 
     @abstractmethod
-    def checks(self, shown: SeriesContext) -> Iterator[Check]:
-        """Yield the checks that a series allows."""
+    def checks(self, context: SeriesContext) -> Iterator[Check]:
+        """Yield the checks that can be made on a series."""
 
 
-def named(spec: LimitSpec | None) -> AbstractContextManager[None]:
-    """Make an error that names the kind of whatever one from outside raises."""
+def naming_errors(spec: LimitSpec | None) -> AbstractContextManager[None]:
+    """Return a context manager in which errors of a limit's code name its kind."""
     return (
         nullcontext()
         if spec is None
-        else named_errors("its checks", spec.refused, NotAssessable)
+        else named_errors("its checks", spec.error, NotAssessable)
     )
 
 
 def power_check(
-    text: str, limit_mw: float, shown: SeriesContext, event: Key | None = None
+    text: str, limit_mw: float, context: SeriesContext, event: Key | None = None
 ) -> Check:
-    """Return a check of the power itself, the run's own interval means."""
-    step_ms = shown.clock.step_ms
+    """Return a check on the power itself: the means over the run's steps."""
+    step_ms = context.clock.step_ms
     return Check(
         text,
         limit_mw,
@@ -477,8 +486,8 @@ def power_check(
         power,
         per_unit=QUANTA_PER_MW,
         event=event,
-        whole=True,
-        scope=shown.of_mean(step_ms),
+        with_warm_up=True,
+        scope=context.mean_scope(step_ms),
     )
 
 
@@ -486,12 +495,12 @@ MAX_OF_RATED = 3.0
 """A limit on the power itself is questioned above this multiple of the rated power."""
 
 
-def in_kw(limit_mw: float, shown: SeriesContext) -> str:
-    """Return whether a limit on the power may be in kW; empty where it may not."""
-    ratio = limit_mw / shown.rated_mw if shown.rated_mw else 0.0
+def unit_question(limit_mw: float, context: SeriesContext) -> str:
+    """Return a question if a limit may be in kW instead of MW, else an empty text."""
+    ratio = limit_mw / context.rated_mw if context.rated_mw else 0.0
     rated = (
         f"{format_short(limit_mw)} MW is {format_short(ratio)} times the rated "
-        f"{format_short(shown.rated_mw)} MW"
+        f"{format_short(context.rated_mw)} MW"
     )
     return f"{rated}: is it in kW?" if ratio > MAX_OF_RATED else ""
 
@@ -500,35 +509,35 @@ def check_of_run(
     text: str,
     limit: float,
     unit: str,
-    shown: SeriesContext,
+    context: SeriesContext,
     measure: Measure,
     value: Callable[[], float | None],
     *,
     span_ms: int = 0,
     **options: Any,
 ) -> Check:
-    """Return a check of the one value that a measure gives of a whole run.
+    """Return a check on a single value that a measure computes from the whole run.
 
     Parameters
     ----------
     text : str
         The limited quantity, in words.
     limit : float
-        Largest value; with ``least=True`` the smallest.
+        Largest allowed value; with ``least=True`` the smallest.
     unit : str
         Unit of the limit and of the value.
-    shown : Shown
+    context : SeriesContext
         The series to be checked.
     measure : Measure
-        Takes in the series.
+        Receives the series.
     value : callable
-        Gives the value at the end; None = no value.
+        Returns the value at the end of the run; None if there is none.
     span_ms : int
-        Time that the value stands for [ms]; 0 = the whole run.
+        Window that the value describes [ms]; 0 = the whole run.
     **options : object
         Fields of `Check`.
     """
-    horizon_ms = shown.horizon_ms
+    horizon_ms = context.horizon_ms
 
     def at_end() -> SignalChunk | None:
         if (result := value()) is None:

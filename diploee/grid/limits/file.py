@@ -1,4 +1,4 @@
-"""YAML file of limits, and the presets that ship by name."""
+"""Limits files in YAML, and the presets that ship with diploee."""
 
 from __future__ import annotations
 
@@ -25,20 +25,17 @@ CHECK_PRIMARY = "check the primary source before you rely on it"
 
 
 class _LimitKinds(Kinds[LimitSpec]):
-    """Registry of the limit kinds, by their keys in a file."""
+    """Registry of limit kinds by their key in a limits file."""
 
     def register(self, spec: type[K]) -> type[K]:
-        """Register a limit kind from outside the package.
-
-        Returns it, so that it serves as a decorator.
-        """
+        """Register a limit kind of another package and return it, as a decorator."""
         key = getattr(spec, "key", None)
         if key in Limits.model_fields and key not in self.by_name:
             raise InputError(
                 f"limit kind '{key}': files of limits have that key; give it another"
             )
         super().register(spec)
-        Limits.take({spec.key: spec})
+        Limits.add_kinds({spec.key: spec})
         return spec
 
 
@@ -51,7 +48,7 @@ LIMITS = _LimitKinds(
 
 
 class Limits(Model):
-    """Limits on a load, each key optional."""
+    """Content of a limits file: one optional key for each limit kind."""
 
     name: str = default("", "Where the limits come from.")
     source: str = default("", "Document, and where it was seen.")
@@ -63,8 +60,8 @@ class Limits(Model):
     )
 
     @classmethod
-    def take(cls, kinds: Mapping[str, type[LimitSpec]]) -> None:
-        """Add a key for each kind: a list of limits, or a number."""
+    def add_kinds(cls, kinds: Mapping[str, type[LimitSpec]]) -> None:
+        """Add a field for each kind: a list of limits, or a number."""
         for key, spec in kinds.items():
             text = str(spec.__doc__).splitlines()[0]
             field: Any = Field(default=(), description=text)
@@ -86,23 +83,23 @@ class Limits(Model):
         return self
 
     def each(self) -> Iterator[tuple[str, LimitSpec]]:
-        """Yield the key and the spec of every limit, such as ``ramps.0``."""
+        """Yield the key, such as ``ramps.0``, and the spec of every limit."""
         for key, spec in LIMITS.by_name.items():
             value = getattr(self, key)
             if spec.number and value is not None:
                 yield key, spec(**{spec.number: value})
             elif not spec.number:
-                yield from ((f"{key}.{k}", of) for k, of in enumerate(value))
+                yield from ((f"{key}.{k}", entry) for k, entry in enumerate(value))
 
     @property
     def origin(self) -> str:
-        """Source, date and status in one line, or empty for a user's own file."""
+        """Source, date and status of the limits as text; empty without them."""
         status = f"status: {self.status}" if self.status else ""
-        words = "; ".join(filter(None, (self.source, self.date, status)))
-        return f"{words}; {CHECK_PRIMARY}" if words else ""
+        text = "; ".join(filter(None, (self.source, self.date, status)))
+        return f"{text}; {CHECK_PRIMARY}" if text else ""
 
 
-Limits.take(LIMITS.by_name)
+Limits.add_kinds(LIMITS.by_name)
 
 
 AnyLimits: TypeAlias = Annotated[
@@ -119,11 +116,15 @@ def load_limits(name_or_path: Limits | Path | str) -> Limits:
     name_or_path : Limits, str or pathlib.Path
         A YAML file, or the name of a preset such as ``"ercot_lcl_2026_06"``.
 
+    Returns
+    -------
+    Limits
+        The limits, at least one.
+
     Raises
     ------
     ScenarioError
-        With one line for each problem: file, line, key, what was found, what is
-        allowed.
+        With one line for each problem: file, line, key, required and present value.
     """
     if isinstance(name_or_path, Limits):
         return name_or_path
@@ -132,9 +133,7 @@ def load_limits(name_or_path: Limits | Path | str) -> Limits:
     return checked(data, Limits, partial(key_location, path, lines))
 
 
-def limits_of(scenario: Scenario) -> list[Limits]:
-    """Return the limits named by a scenario: adjacent files, or presets."""
-    besides = ((name, scenario.folder / name) for name in scenario.limits)
-    return [
-        load_limits(beside if beside.exists() else name) for name, beside in besides
-    ]
+def load_scenario_limits(scenario: Scenario) -> list[Limits]:
+    """Return the limits that a scenario names: files beside it, or presets."""
+    paths = ((name, scenario.folder / name) for name in scenario.limits)
+    return [load_limits(path if path.exists() else name) for name, path in paths]

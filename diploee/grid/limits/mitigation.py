@@ -1,17 +1,20 @@
-"""Sizing of the smallest battery that keeps a run within limits.
+"""Sizing of the smallest battery with which a run keeps its limits.
 
-Controls are tried on a ladder that the load alone sets: lags of the supply up to a
-minute, then ramps held behind that lag, each rung a little slower. The lag makes the
-supply follow the load's mean over a job's iterations, and ramps are held alike up and
-down, so that the store stays about its reference. Rungs that a slower one undercuts, in
-power and an hour's energy, are left out. Of the others the loosest one is taken with
-which the load keeps all limits on ramps, swings, changes, bands and lines, the filtered
-ones too, and the battery has the power and the energy that this rung and all looser
-ones ask for. A limit that is tightened, or added, never takes a looser rung, so that
-neither power nor energy is ever smaller for it. Limits on power, demand and reactive
-power are not sized for; the report on the held load says whether they are kept with it.
+Candidate controls form a ladder, from fast to slow. Its first rungs let the supply lag
+the load, by up to a minute. The later rungs also limit the ramps of the supply, with
+one rate for rises and falls, so that the state of charge stays near its reference. The
+ladder depends on the load alone. A rung is left out if a slower rung has a smaller sum
+of power [MW] and energy [MWh].
 
-What is found is an entry of `facility.stages`, as it was checked.
+The result is the fastest rung that meets all limits on ramps, swings, changes, bands
+and lines. Its battery has the largest power and energy of this rung and all faster
+ones. A tighter or further limit therefore never gives a smaller battery. Limits on
+power, demand and reactive power do not size the battery, but the report checks them as
+well.
+
+The result is an entry of `facility.stages`, and its digits are those that were checked.
+
+See also: docs/batteries.md
 """
 
 from __future__ import annotations
@@ -61,15 +64,17 @@ if TYPE_CHECKING:
     from diploee.scenario.models import Scenario
 
 MAX_VALUES = 10_000_000
-"""Intervals of a run that is sized for: its power is in memory, and looked at some 50
-times."""
+"""Maximum number of steps of a run: its power is in memory, and is checked about
+50 times."""
 
 COARSEST_MS = MS_PER_MIN // 10
-"""Interval of a run at most: that at which the stage that is found holds a ramp in
-MW/min."""
+"""Longest step [ms] of a run at which the battery can limit a ramp in MW/min."""
 
 MEAN_S = float(S_PER_MIN)
-"""Longest lag [s]. ASSUMPTION [J]: a minute is several iterations of most jobs."""
+"""Longest lag [s].
+
+ASSUMPTION (judgement): a minute is several iterations of most jobs.
+"""
 
 WITHIN_MS = {
     "10 s": 10_000,
@@ -77,64 +82,63 @@ WITHIN_MS = {
     "10 min": 10 * MS_PER_MIN,
     "1 h": MS_PER_H,
 }
-"""Times within which changes without and with the battery are compared."""
+"""Windows [ms] in which changes without and with the battery are compared."""
 
 WORSE = 1 + 1e-4
-"""A figure above that without the battery, in parts of it, is worse."""
+"""Ratio of a statistic with to without the battery above which it is worse."""
 
 RUNGS = 16
-"""Rungs of the ladder by which a lag is doubled, or a ramp halved: each is 4 % slower."""  # noqa: E501
+"""Number of rungs that double a lag or halve a ramp: each is 4 % slower."""
 
 OCTAVES = 10
-"""Ramps are tried down to the fastest one over 2 to this power."""
+"""Number of times that the fastest ramp is halved."""
 
 DIGITS = 4
-"""Significant digits of the stage's entry."""
+"""Significant digits of the battery's entry."""
 
 PLAIN_BATTERY = BatterySpec(power_mw=1.0, energy_mwh=1.0, smoothing_s=1.0)
-"""The stage as it is where a scenario says no more: window of charge, efficiencies,
-feedback."""
+"""Battery with default values: state-of-charge window, efficiencies, feedback."""
 
 ENDLESS_STORE = PLAIN_BATTERY.store()._replace(
     power_w=np.inf, least_j=-np.inf, most_j=np.inf, reference_j=0.0
 )
-"""A store without end, filled from 0."""
+"""Store of unlimited power and energy; its stored energy starts at 0."""
 
 
 @dataclass(frozen=True)
 class Mitigation(Brief):
-    """Battery that keeps a run within limits, with the resulting run."""
+    """Smallest battery that keeps a run within limits, and its effects on the run."""
 
-    # The entry of `facility.stages` behind which the run keeps its limits; None where
-    # it keeps them without
+    # Entry of `facility.stages` with which the run meets its limits; None if none is
+    # needed
     stage: BatterySpec | None
-    # What the stage measures of itself over the run, such as `battery.discharged_mwh`
+    # Metrics of the battery over the run, such as `battery.discharged_mwh`
     metrics: Mapping[str, float | None]
     before: tuple[LimitReport, ...]  # the run checked against each file of limits
     after: tuple[LimitReport, ...]  # the same with the battery
-    # Of the load without and with the battery, by name: value, unit
-    beside: Mapping[str, tuple[float, float, str]] = field(default_factory=dict)
-    is_resized: bool = False  # the run's site has its size by `facility.size`
-    # Step that shows all limits that a battery is sized for [s]; 0 if it is
+    # Statistics of the load by name: value without, value with the battery, unit
+    comparison: Mapping[str, tuple[float, float, str]] = field(default_factory=dict)
+    is_resized: bool = False  # `facility.size` scales the run's site
+    # Step [s] that shows all limits that a battery is sized for; 0 if the run has it
     finer_s: float = 0.0
 
     @property
     def power_mw(self) -> float:
-        """Power of the battery [MW]; 0 where none is needed."""
+        """Power of the battery [MW]; 0 if none is needed."""
         return 0.0 if self.stage is None else self.stage.power_mw
 
     @property
     def usable_mwh(self) -> float:
-        """Energy between its minimum and maximum state of charge [MWh]."""
+        """Energy between the minimum and maximum state of charge [MWh]."""
         return 0.0 if self.stage is None else _usable_mwh(self.stage)
 
     @property
     def full_cycles(self) -> float:
-        """Equivalent full cycles of the nominal energy over the run."""
+        """Equivalent full cycles of the nominal energy over the run [1]."""
         return self.metrics.get("battery.equivalent_full_cycles") or 0.0
 
     def entry(self) -> dict[str, Any] | None:
-        """Return the stage as an entry of `facility.stages`."""
+        """Return the battery as an entry of `facility.stages`, or None."""
         if self.stage is None:
             return None
         return self.stage.model_dump(
@@ -142,10 +146,10 @@ class Mitigation(Brief):
         )
 
     def section(self) -> Section:
-        """Return a section on the battery, its effect on the load, and the results."""
+        """Return a report section on the battery, its effects, and the limits."""
         seen_on = f"on means over {self.before[0].resolution_s:g} s"
         reports = [(report, "without it") for report in self.before]
-        notes = [*self._left_over()]
+        notes = [*self._unsized_limit_notes()]
         if self.stage is None:
             none = f"{seen_on} no limit that it is sized for is broken"
             figures, tables = [Statistic("Battery", "none", note=none)], []
@@ -153,10 +157,12 @@ class Mitigation(Brief):
             reports += [(report, "with it") for report in self.after]
             figures = [*self._figures(self.stage, seen_on)]
             cells = (
-                Statistic(f"{name} [{unit}]", value, quantity=of, pattern=pattern)
-                for name, (*values, unit) in self.beside.items()
+                Statistic(f"{name} [{unit}]", value, quantity=column, pattern=pattern)
+                for name, (*values, unit) in self.comparison.items()
                 for pattern in (number_format(values),)
-                for of, value in zip(("without", "with battery"), values, strict=True)
+                for column, value in zip(
+                    ("without", "with battery"), values, strict=True
+                )
             )
             tables = [SectionTable("Load", tuple(cells), first="of the load")]
             entry = yaml.safe_dump([self.entry()], sort_keys=False)
@@ -167,10 +173,11 @@ class Mitigation(Brief):
             ]
         verdicts = limits_section(reports)
         every = (*tables, *verdicts.tables)
-        said = (*verdicts.notes[1:], *notes)
-        return Section("battery", "Battery", tuple(figures), every, (), said)
+        section_notes = (*verdicts.notes[1:], *notes)
+        return Section("battery", "Battery", tuple(figures), every, (), section_notes)
 
     def _figures(self, stage: BatterySpec, seen_on: str) -> Iterator[Statistic]:
+        """Yield the statistics of the battery, such as power, energy and cycles."""
         part = (
             f"{stage.min_state_of_charge:.0%} to {stage.max_state_of_charge:.0%} of "
             f"{stage.energy_mwh:.4g} MWh nominal"
@@ -182,31 +189,33 @@ class Mitigation(Brief):
             yield Statistic("Ramps held", stage.ramp_limit.up_mw_per_min, "MW/min")
         for key, value in self.metrics.items():
             if metric := find_metric(key, stage.metrics):
-                shown = None if value is None else value * metric.factor
+                shown_value = None if value is None else value * metric.factor
                 form = metric.format
                 yield Statistic(
-                    metric.name, shown, metric.suffix, key=key, pattern=form
+                    metric.name, shown_value, metric.suffix, key=key, pattern=form
                 )
 
     def worse(self) -> list[str]:
-        """Return statistics that increase with the battery, and the limits broken."""
+        """Return texts on statistics and limits that are worse with the battery."""
         larger = [
             (
                 f"{name} "
                 f"{' to '.join(f'{v:,.{4 if v < 1e4 else 6}g}' for v in (before, after))} {unit}"  # noqa: E501
             )
-            for name, (before, after, unit) in self.beside.items()
+            for name, (before, after, unit) in self.comparison.items()
             if after > before * WORSE
         ]
         for before, after in zip(self.before, self.after, strict=True):
             met = {result.key for result in before.results} - {
-                of.key for of in before.not_met
+                result.key for result in before.not_met
             }
-            larger += [of.by_how_much() for of in after.not_met if of.key in met]
+            larger += [
+                result.margin_text() for result in after.not_met if result.key in met
+            ]
         return larger
 
-    def _left_over(self) -> Iterator[str]:
-        """Yield the limits for which no battery is sized."""
+    def _unsized_limit_notes(self) -> Iterator[str]:
+        """Yield notes on limits that the battery is not sized for."""
         keys = dict.fromkeys(
             result.key for report in self.after for result in report.not_met
         )
@@ -258,12 +267,23 @@ def mitigate(run: RunFolder, *limits: Limits) -> Mitigation:
     run : RunFolder
         Run whose power at the meter is to be kept within limits.
     *limits : Limits
-        Limits; those on ramps, swings, bands and lines size the battery.
+        Limits; those on ramps, swings, changes, bands and lines size the battery.
+
+    Returns
+    -------
+    Mitigation
+        The battery, and the run's limits without and with it.
+
+    Raises
+    ------
+    InputError
+        If the run's steps are too long, the run has a battery already, or no battery
+        meets the limits.
     """
     step_ms = run.scenario.resolution_ms
     most_ms, shows_all_ms = (
-        min(of)
-        for of in zip(
+        min(steps)
+        for steps in zip(
             *(sizing_steps_ms(one, run.scenario) for one in limits), strict=True
         )
     )
@@ -275,17 +295,17 @@ def mitigate(run: RunFolder, *limits: Limits) -> Mitigation:
             f"{run.folder}: {n:,} intervals, a battery is sized on up to "
             f"{MAX_VALUES:,}; simulate at a coarser resolution, or a shorter time"
         )
-    taken = {column.name for column in BatterySpec.columns} & {
+    shared_columns = {column.name for column in BatterySpec.columns} & {
         c.name for c in run.columns
     }
-    if taken:
+    if shared_columns:
         raise InputError(
             f"{run.folder}: the site has a battery already, and a run takes one; size "
             "it on a run without that stage"
         )
     before = tuple(check_limits(run, one) for one in limits)
     sizing = _Sizing(
-        run, limits, power_of(run), step_ms / MS_PER_S, shows_all_ms / MS_PER_S
+        run, limits, meter_power(run), step_ms / MS_PER_S, shows_all_ms / MS_PER_S
     )
     stage = sizing.smallest_stage()
     if stage is None:
@@ -293,31 +313,35 @@ def mitigate(run: RunFolder, *limits: Limits) -> Mitigation:
     block, meter = Block(0, step_ms, {POWER: sizing.power_w}), stage.meter()
     values = stage.apply(block, stage.start())[0]
     meter.add(Block(0, step_ms, values))
-    after = tuple(sizing.judged(values[POWER], one) for one in limits)
-    beside = {
+    after = tuple(sizing.check_supply(values[POWER], one) for one in limits)
+    comparison = {
         name: (was, is_now, unit)
         for (name, was, unit), (_, is_now, _) in zip(
             *(
-                figures_of(power_w, step_ms)
+                load_statistics(power_w, step_ms)
                 for power_w in (sizing.power_w, values[POWER])
             ),
             strict=True,
         )
     }
     is_resized = "size" in run.manifest
-    return Mitigation(stage, meter.values(), before, after, beside, is_resized, finer_s)
+    return Mitigation(
+        stage, meter.values(), before, after, comparison, is_resized, finer_s
+    )
 
 
-def power_of(run: RunFolder) -> Float64Array:
-    """Return the power of a run at the meter [W]."""
+def meter_power(run: RunFolder) -> Float64Array:
+    """Return the run's power at the meter [W], one value per step."""
     power_w = np.concatenate(
         [b.columns[POWER_COLUMN] for b in run.blocks([POWER_COLUMN])]
     )
     return power_w.astype(np.float64)
 
 
-def figures_of(power_w: Float64Array, step_ms: int) -> Iterator[tuple[str, float, str]]:
-    """Yield statistics that a battery may worsen: name, value and unit."""
+def load_statistics(
+    power_w: Float64Array, step_ms: int
+) -> Iterator[tuple[str, float, str]]:
+    """Yield statistics that a battery may worsen: name, value, unit."""
     step_s = step_ms / MS_PER_S
     power_mw = power_w / W_PER_MW
     yield f"highest mean of {step_s:g} s", float(power_mw.max()), "MW"
@@ -331,20 +355,20 @@ def figures_of(power_w: Float64Array, step_ms: int) -> Iterator[tuple[str, float
 
 
 def sizing_steps_ms(limits: Limits, scenario: Scenario) -> tuple[int, int]:
-    """Return the coarsest steps for sizing a battery, and for showing all limits.
+    """Return the longest step for sizing a battery, and for showing all limits [ms].
 
-    Iterations of a synchronous job must be seen: a battery that does not would let them
-    pass.
+    The first is short enough to show a synchronous job's iterations; on longer steps
+    the battery would not smooth them.
     """
     shows_all_ms = scenario.resolution_ms
-    if sized_for := _sized_for(limits):
+    if sized_for := _sizing_limits(limits):
         shows_all_ms = needed_step_ms(Limits(**sized_for), scenario)
     hidden = scenario.iteration_s * MS_PER_S < POINTS * COARSEST_MS
     return (min(shows_all_ms, COARSEST_MS) if hidden else COARSEST_MS), shows_all_ms
 
 
 def _check_step(run: RunFolder, most_ms: int, shows_all_ms: int) -> None:
-    """Raise if the steps of a run are longer than the steps of its battery."""
+    """Raise `InputError` if the run's step is too long to size a battery on."""
     step_ms = run.scenario.resolution_ms
     if step_ms > most_ms:
         most_ms = min(most_ms, shows_all_ms)
@@ -359,7 +383,8 @@ def _check_step(run: RunFolder, most_ms: int, shows_all_ms: int) -> None:
         )
 
 
-def _sized_for(limits: Limits) -> dict[str, Any]:
+def _sizing_limits(limits: Limits) -> dict[str, Any]:
+    """Return the limits that a battery is sized for, by YAML key."""
     return {
         key: limit
         for key, spec in LIMITS.by_name.items()
@@ -368,12 +393,13 @@ def _sized_for(limits: Limits) -> dict[str, Any]:
 
 
 def _usable_mwh(stage: BatterySpec) -> float:
+    """Return the energy between minimum and maximum state of charge [MWh]."""
     store = stage.store()
     return (store.most_j - store.least_j) / J_PER_MWH
 
 
 class _Sizing:
-    """Search for the battery that keeps a load within its sizing limits."""
+    """Search for the smallest battery that keeps a load within its limits."""
 
     def __init__(
         self,
@@ -385,7 +411,7 @@ class _Sizing:
     ) -> None:
         self._run, self.power_w, self.dt_s = run, power_w, dt_s
         self.limits = [
-            Limits(**sized_for) for one in limits if (sized_for := _sized_for(one))
+            Limits(**sized_for) for one in limits if (sized_for := _sizing_limits(one))
         ]
         without = [check_limits(run, one) for one in self.limits]
         if not any(report.results for report in without):
@@ -399,25 +425,26 @@ class _Sizing:
             )
         self._is_kept = not any(report.not_met for report in without)
 
-    def held(self, control: BatterySpec) -> SmoothedSupply:
-        """Return the load as limited by a battery of unlimited size."""
+    def limited_supply(self, control: BatterySpec) -> SmoothedSupply:
+        """Return the load after a control with a battery of unlimited size."""
         start = StoreState(float(self.power_w[0]), ENDLESS_STORE.reference_j)
         return smooth_supply(
             self.power_w, self.dt_s, ENDLESS_STORE, control.supply_limits(), start
         )
 
-    def judged(self, supply_w: Float64Array, limits: Limits) -> LimitReport:
-        """Check the run with a supply [W] in place of its load."""
-        return check_limits(self._run, limits, _supply(self._run, supply_w))
+    def check_supply(self, supply_w: Float64Array, limits: Limits) -> LimitReport:
+        """Check the limits on a supply [W] in place of the run's load."""
+        return check_limits(self._run, limits, _supply_of_battery(self._run, supply_w))
 
-    def _keeps(self, control: BatterySpec) -> bool:
-        supply_w = self.held(control).supply_w
-        return not any(self.judged(supply_w, one).not_met for one in self.limits)
+    def _meets_limits(self, control: BatterySpec) -> bool:
+        """Return True if the supply of a control meets all limits."""
+        supply_w = self.limited_supply(control).supply_w
+        return not any(self.check_supply(supply_w, one).not_met for one in self.limits)
 
     def ladder(self) -> list[BatterySpec]:
-        """Return a ladder of unsized controls, each slower than the previous rung.
+        """Return the candidate controls, each slower than the one before.
 
-        Lags begin where the run's steps are a tenth of them, or at the finest step.
+        Lags start at a single step of 0.1 s, or at ten steps if these are longer.
         """
         is_finest = self.dt_s * MS_PER_S <= PROFILE_STEP_MS
         first_s = min(self.dt_s if is_finest else STEPS_OF_TIME * self.dt_s, MEAN_S)
@@ -425,10 +452,11 @@ class _Sizing:
         fastest = float(np.ptp(self.power_w)) / W_PER_MW * S_PER_MIN / MEAN_S
         lags = (MEAN_S * 2.0 ** (-k / RUNGS) for k in range(n_lags, -1, -1))
         ramps = (
-            _rounded(fastest * 2.0 ** (-k / RUNGS)) for k in range(1, OCTAVES * RUNGS)
+            _round_digits(fastest * 2.0 ** (-k / RUNGS))
+            for k in range(1, OCTAVES * RUNGS)
         )
         return [
-            PLAIN_BATTERY.model_copy(update={"smoothing_s": _rounded(lag_s)})
+            PLAIN_BATTERY.model_copy(update={"smoothing_s": _round_digits(lag_s)})
             for lag_s in lags
         ] + [
             PLAIN_BATTERY.model_copy(
@@ -441,17 +469,18 @@ class _Sizing:
         ]
 
     def smallest_stage(self) -> BatterySpec | None:
-        """Return the stage of the loosest control that keeps the limits.
+        """Return the battery with the fastest control that meets the limits, or None.
 
-        None if none is needed. The ladder is halved at places that no limit sets: a
-        tighter one ends at the same rung or a later one, even if rungs do not keep them
-        all from one on.
+        None means that the limits are met without a battery. The rung is found by
+        bisection, then by steps to slower rungs. Even if some slower rungs fail, a
+        tighter limit never ends at a faster rung, since the midpoints depend on the
+        ladder alone.
         """
         if self._is_kept:
             return None
         ladder = self.ladder()
         first, last = 0, len(ladder) - 1
-        if not self._keeps(ladder[last]):
+        if not self._meets_limits(ladder[last]):
             raise InputError(
                 f"{self._run.folder}: no battery that smooths the power and holds "
                 "ramps keeps these limits; raise them, or look at the limits one by "
@@ -460,40 +489,43 @@ class _Sizing:
         while first < last:
             middle = (first + last) // 2
             first, last = (
-                (first, middle) if self._keeps(ladder[middle]) else (middle + 1, last)
+                (first, middle)
+                if self._meets_limits(ladder[middle])
+                else (middle + 1, last)
             )
         sizes = np.array([self._size(control) for control in ladder])
-        # Rungs that no slower one undercuts: along these the size only grows.
+        # Rungs for which no slower rung is smaller: the size grows from one to the next
         size = sizes.sum(axis=1)
         kept = np.flatnonzero(size <= np.minimum.accumulate(size[::-1])[::-1])
-        rung = next(k for k in kept if k >= last and self._keeps(ladder[k]))
+        rung = next(k for k in kept if k >= last and self._meets_limits(ladder[k]))
         power_mw, usable_mwh = sizes[kept[kept <= rung]].max(axis=0)
         return ladder[rung].model_copy(
             update={
-                "power_mw": _rounded(power_mw, np.ceil),
-                "energy_mwh": _rounded(
+                "power_mw": _round_digits(power_mw, np.ceil),
+                "energy_mwh": _round_digits(
                     usable_mwh / _usable_mwh(PLAIN_BATTERY), np.ceil
                 ),
             }
         )
 
     def _size(self, control: BatterySpec) -> tuple[float, float]:
-        """Return the power [MW] and usable energy [MWh] that a control requires."""
-        held = self.held(control)
+        """Return the power [MW] and usable energy [MWh] that a control needs."""
+        supply = self.limited_supply(control)
         power_w, half_j = (
-            float(np.abs(of).max()) for of in (held.battery_w, held.stored_j)
+            float(np.abs(values).max())
+            for values in (supply.battery_w, supply.stored_j)
         )
         return power_w / W_PER_MW, 2 * half_j / J_PER_MWH  # half of the energy each way
 
 
-def _rounded(value: float, way: Callable[[float], float] = np.rint) -> float:
-    """Return a positive value rounded to the digits of an entry."""
+def _round_digits(value: float, way: Callable[[float], float] = np.rint) -> float:
+    """Return a positive value rounded to `DIGITS` significant digits."""
     unit = 10.0 ** (np.floor(np.log10(value)) - DIGITS + 1)
     return float(f"{way(value / unit) * unit:.{DIGITS}g}")
 
 
-def _supply(run: RunFolder, power_w: Float64Array) -> Supply:
-    """Return the power of a run downstream of a battery, with its peak and rating."""
+def _supply_of_battery(run: RunFolder, power_w: Float64Array) -> Supply:
+    """Return a run's power after a battery, with its peak and rated power."""
     scenario, power_w = run.scenario, as_stored(power_w)
     facility, rated = scenario.facility, rated_power(run.metrics, scenario.facility)
     if not (facility.stages or facility.has_ac_power):

@@ -1,10 +1,11 @@
-"""Check of a finished run against limits: `check_limits` and `LimitReport`.
+"""Checks of a run against limits, and their report: `check_limits`, `LimitReport`.
 
-The verdict on each is one of three. What is seen beyond a limit is not met, however
-little of the rule the run shows; a limit is met where the run shows all of it that this
-kind of model covers, and what the model does not cover is named beside it; the rest is
-inconclusive. `LimitWatch` checks a run while it passes, at the step that its limits
-need.
+Each limit is met, not met or inconclusive. A limit is not met if a value exceeds it,
+even if the run shows a part of the limit alone. It is met if the run shows all that
+this kind of model covers; the report names what the model does not cover. Otherwise it
+is inconclusive. `LimitWatch` checks limits during a run, at the step that they need.
+
+See also: docs/LIMITS.md
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from diploee.grid.limits.check import (
     NotAssessable,
     NotModelled,
     SeriesContext,
-    named,
+    naming_errors,
 )
 from diploee.grid.limits.file import LIMITS, Limits
 from diploee.metrics.attribution_text import cause_text, read_causes
@@ -56,28 +57,28 @@ REACTIVE_COLUMNS = ("poi_reactive_var", "facility_reactive_var")
 
 Verdict = Literal["met", "inconclusive", "not met"]
 VERDICTS: tuple[Verdict, ...] = ("met", "inconclusive", "not met")
-"""From good to bad: of several the worst counts."""
+"""Verdicts from good to bad: the worst of several counts."""
 
 COVERAGE = "Coverage, source, cause"
 ENDS = "Other end of a large job"
-"""Columns that say why a verdict is what it is, and what it is at the other end."""
+"""Table columns: reason of a verdict, and verdict at the other end of a large job."""
 
 YEAR_MS = 365 * MS_PER_DAY
-"""Less can show that a limit is not met, and not that it is."""
+"""Length [ms] of a year: a shorter run can violate a limit but never prove it met."""
 
 
 class UncheckedLimit(NamedTuple):
-    """Limit that could not be checked."""
+    """Limit that could not be checked, with the reason."""
 
     key: str
     text: str
     reason: str
-    need: Need = Need.OTHER  # what would give one
+    need: Need = Need.OTHER  # change that would make it assessable
 
 
 @dataclass(frozen=True)
 class WorstEvent:
-    """One of the worst events of a violation."""
+    """Time interval in which a series exceeds a limit, one of the worst."""
 
     # First value beyond the limit, end of the last, and time of the worst one
     # (ISO 8601)
@@ -89,209 +90,239 @@ class WorstEvent:
 
 @dataclass(frozen=True)
 class LimitResult(Brief):
-    """Result of the check of one limit."""
+    """Result of checking one limit: worst value, violations, verdict."""
 
-    key: str  # in the file
-    text: str  # what is limited, in words
+    key: str  # in the limits file
+    text: str  # text of the limited quantity
     limit: float  # largest, or least, value
     unit: str  # of the limit and of all values
-    violations: int  # unbroken stretches beyond the limit
+    violations: int  # number of uninterrupted intervals beyond the limit
     duration_s: float  # their total: values beyond the limit times their spacing
     window_s: float  # length of the window or interval behind a value
-    worst: tuple[WorstEvent, ...]  # the worst stretches, at most five, the worst first
+    worst: tuple[WorstEvent, ...]  # at most five, the worst first
     note: str  # what weakens the check, such as a lower bound
-    cause: str = ""  # why the worst event came about, where the run's metrics tell
-    value: float = 0.0  # the largest value, of a least limit the smallest, kept or not
-    time: str = ""  # when it is (ISO 8601)
-    source: str = ""  # how sure the limit itself is, and how it was read
+    cause: str = ""  # cause of the worst event, if the run's metrics have it
+    value: float = 0.0  # largest value; smallest for a least limit
+    time: str = ""  # its time (ISO 8601)
+    source: str = ""  # evidence for the limit itself
     least: bool = False  # the limit is the least that is allowed
-    of_run: bool = False  # the value is one of the whole run, at no time of its own
-    scope: str = ""  # what of the limit this kind of model does not cover
-    number: int = 0  # among the checks of its entry, such as those of both directions
-    need: Need = Need.OTHER  # what shows more than the note
-    ends: str = ""  # what it is at the other end of what is known of a large job
+    of_run: bool = False  # one value for the whole run, without a time
+    scope: str = ""  # part of the limit that this kind of model does not cover
+    number: int = 0  # index among the checks of its entry, such as up and down
+    need: Need = Need.OTHER  # change that would remove the note
+    ends: str = ""  # result at the other end of a large job's parameters
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the limit is met.
-
-        Where a part alone is seen it can only be not met.
-        """
+        """Verdict: not met with a violation, inconclusive with a note, else met."""
         return "not met" if self.violations else "inconclusive" if self.note else "met"
 
     @property
-    def use(self) -> float:
-        """Fraction of the limit that the worst value uses.
-
-        Of a least allowed one the inverse.
-        """
+    def use_ratio(self) -> float:
+        """Ratio of the worst value to the limit [1]; inverse for a least value."""
         part, whole = (
             (self.limit, self.value) if self.least else (self.value, self.limit)
         )
         return part / whole if whole > sys.float_info.min else math.nan
 
-    def by_how_much(self) -> str:
-        """Return the limit, the worst value and the allowed value, as text."""
-        name, of = self.text.partition(" (")[0], ", at least" if self.least else " of"
-        how = f"{format_short(self.value)}{of} {format_short(self.limit)} {self.unit}"
-        return f"{name}: {how}".rstrip()
+    def margin_text(self) -> str:
+        """Return the limited quantity, its worst and its allowed value, as text."""
+        name, relation = (
+            self.text.partition(" (")[0],
+            ", at least" if self.least else " of",
+        )
+        values = f"{format_short(self.value)}{relation} {format_short(self.limit)}"
+        return f"{name}: {values} {self.unit}".rstrip()
 
     def cells(self, step_ms: int) -> dict[str, str]:
-        """Return its cells of a table by column, its time to the step."""
+        """Return the result's table cells by column, its time rounded to the step."""
         worst, violations = (
             f"{format_short(self.value)} {self.unit}",
             f"{self.violations:,}",
         )
         if self.violations and not self.of_run:
-            violations += f", {_duration(self.duration_s)} in all"
-        said = (self.note, self.scope, self.source, self.cause)
+            violations += f", {_duration_text(self.duration_s)} in all"
+        texts = (self.note, self.scope, self.source, self.cause)
         return {
             "Verdict": self.verdict,
             "Allowed": f"{'at least ' * self.least}{self.limit:g} {self.unit}".rstrip(),
             "Worst": worst.rstrip(),
-            "Of the limit": f"{100 * self.use:,.0f} %".replace("nan %", NONE),
+            "Of the limit": f"{100 * self.use_ratio:,.0f} %".replace("nan %", NONE),
             "When": format_time(self.time or None, step_ms),
             "Violations": violations,
             ENDS: self.ends,
-            COVERAGE: _joined(*said),
+            COVERAGE: _join_texts(*texts),
         }
 
 
 @dataclass(frozen=True)
 class LimitReport(Brief):
-    """Results of checking a run against limits."""
+    """Results of checking a run against one limits file."""
 
-    resolution_s: float  # of what was checked
+    resolution_s: float  # step of the checked series
     results: tuple[LimitResult, ...]  # one for each limit that could be checked
     unchecked: tuple[UncheckedLimit, ...]  # those that could not
-    # Those that this kind of model does not cover
+    # Limits that this kind of model does not cover
     outside: tuple[UncheckedLimit, ...] = ()
     days: float = YEAR_MS / MS_PER_DAY  # length of what was checked
-    boundary: str = ""  # where the power that was checked is taken
+    boundary: str = ""  # boundary at which the power is measured
     name: str = ""  # of the limits
     origin: str = ""  # their source, date and status
-    notes: tuple[str, ...] = ()  # what they leave out or assume
+    notes: tuple[str, ...] = ()  # their omissions and assumptions
 
     @property
     def not_met(self) -> tuple[LimitResult, ...]:
-        """The limits that are not met."""
+        """Results of the limits that are not met."""
         return tuple(result for result in self.results if result.violations)
 
-    def beside(self, other: LimitReport, where: str) -> LimitReport:
-        """Return the report with what another found of the same limits."""
-        of = {(result.key, result.number): result for result in other.results}
-        open_ = {of.key: f"inconclusive, {of.reason}" for of in other.unchecked}
+    def with_other_end(self, other: LimitReport, where: str) -> LimitReport:
+        """Return the report with another report's verdicts in the results' `ends`.
+
+        The other report is on a variant of the run, which `where` describes.
+        """
+        by_key = {(result.key, result.number): result for result in other.results}
+        unchecked = {
+            entry.key: f"inconclusive, {entry.reason}" for entry in other.unchecked
+        }
         results = []
         for result in self.results:
             # A load that is wholly below a limit has one check of it for both
             # directions.
-            end = of.get((result.key, result.number)) or of.get((result.key, 0))
-            said = open_.get(result.key, "not covered")
+            end = by_key.get((result.key, result.number)) or by_key.get((result.key, 0))
+            text = unchecked.get(result.key, "not covered")
             if end is not None:
-                said = (
+                text = (
                     f"{end.verdict}, worst {format_short(end.value)} {end.unit}"
                 ).rstrip()
-            results.append(replace(result, ends=f"{where}: {said}"))
+            results.append(replace(result, ends=f"{where}: {text}"))
         return replace(self, results=tuple(results))
 
-    def taking(self, other: LimitReport, keys: Mapping[str, str]) -> LimitReport:
-        """Return the report with what another found of some limits, by its keys."""
-        said = f"checked while the run passed, at {other.resolution_s:g} s"
-        taken: dict[str, Any] = {
+    def with_results_of(
+        self, other: LimitReport, keys: Mapping[str, str]
+    ) -> LimitReport:
+        """Return the report with results of another report in place of its own.
+
+        `keys` maps keys of the other report to keys of this one.
+        """
+        scope = f"checked while the run passed, at {other.resolution_s:g} s"
+        fields: dict[str, Any] = {
             name: (
-                *(of for of in getattr(self, name) if of.key not in keys.values()),
                 *(
-                    of._replace(key=keys[of.key])
-                    if isinstance(of, UncheckedLimit)
-                    else replace(of, key=keys[of.key], scope=_joined(of.scope, said))
-                    for of in getattr(other, name)
-                    if of.key in keys
+                    entry
+                    for entry in getattr(self, name)
+                    if entry.key not in keys.values()
+                ),
+                *(
+                    entry._replace(key=keys[entry.key])
+                    if isinstance(entry, UncheckedLimit)
+                    else replace(
+                        entry,
+                        key=keys[entry.key],
+                        scope=_join_texts(entry.scope, scope),
+                    )
+                    for entry in getattr(other, name)
+                    if entry.key in keys
                 ),
             )
             for name in ("results", "unchecked", "outside")
         }
-        if all(of.key in keys.values() for result in taken.values() for of in result):
-            taken["resolution_s"] = other.resolution_s
-        return replace(self, **taken)
+        if all(
+            entry.key in keys.values()
+            for entries in fields.values()
+            for entry in entries
+        ):
+            fields["resolution_s"] = other.resolution_s
+        return replace(self, **fields)
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on all; part of a year only shows limits that are not met."""
+        """Worst verdict; "met" counts as inconclusive for less than a year."""
         return (
-            "inconclusive" if self.of_span == "met" and self.is_part else self.of_span
+            "inconclusive"
+            if self.span_verdict == "met" and self.is_shorter_than_year
+            else self.span_verdict
         )
 
     def rank(self) -> int:
-        """Return the sort position of the result, violated limits first."""
+        """Return the sort position of the report: violated limits first."""
         return -VERDICTS.index(self.verdict)
 
     @property
-    def of_span(self) -> Verdict:
-        """Worst result on a limit over the simulated time."""
+    def span_verdict(self) -> Verdict:
+        """Worst verdict over the simulated time, whatever its length."""
         return max(self._verdicts, default="inconclusive", key=VERDICTS.index)
 
     @property
     def is_met(self) -> bool:
-        """Whether every limit is met over a year."""
+        """True if every limit is met over a whole year."""
         return self.verdict == "met"
 
     @property
-    def is_part(self) -> bool:
-        """Whether less than a year was checked."""
+    def is_shorter_than_year(self) -> bool:
+        """True if less than a year was checked."""
         return self.days * MS_PER_DAY < YEAR_MS
 
     @property
     def _verdicts(self) -> list[Verdict]:
-        return [of.verdict for of in self.results] + ["inconclusive"] * len(
+        """Verdicts of all limits; unchecked ones are inconclusive."""
+        return [result.verdict for result in self.results] + ["inconclusive"] * len(
             self.unchecked
         )
 
     @property
     def title(self) -> str:
-        """Result in a line, with the number of limits by result."""
+        """Title of the report: name, step, verdict, number of limits by verdict."""
         part = ""
-        if self.is_part:
+        if self.is_shorter_than_year:
             part = f"; {self.days:.3g} day{'s' * (self.days != 1)} of a year"
-            part += ", and only a whole one decides" * (self.verdict != self.of_span)
+            part += ", and only a whole one decides" * (
+                self.verdict != self.span_verdict
+            )
         return (
             f"{self.name or 'limits'}, on means of {self.resolution_s:g} s: "
-            f"{self.verdict.upper()} ({self.counts()}{part})"
+            f"{self.verdict.upper()} ({self.counts_text()}{part})"
         )
 
-    def counts(self) -> str:
-        """Return how many limits have each verdict, and how many none is given on."""
+    def counts_text(self) -> str:
+        """Return the number of limits with each verdict, as text."""
         order: tuple[Verdict, ...] = ("not met", "met", "inconclusive")
         counted: dict[str, int] = {word: self._verdicts.count(word) for word in order}
         counted["not covered"] = len(self.outside)
         return ", ".join(f"{n} {word}" for word, n in counted.items() if n)
 
-    def by_how_much(self) -> str:
-        """Return the deciding limit, the most used one, and by how much."""
-        deciding = [result for result in self.results if result.verdict == self.of_span]
-        most = max(deciding, key=lambda of: np.nan_to_num(of.use), default=None)
-        return most.by_how_much() if most else ""
+    def margin_text(self) -> str:
+        """Return the worst and the allowed value of the deciding limit, as text."""
+        deciding = [
+            result for result in self.results if result.verdict == self.span_verdict
+        ]
+        most = max(
+            deciding, key=lambda result: np.nan_to_num(result.use_ratio), default=None
+        )
+        return most.margin_text() if most else ""
 
     def figures(self) -> Iterator[Statistic]:
-        """Yield the cells of a table of the limits, the worst verdict first."""
+        """Yield the cells of the table of limits, the worst verdict first."""
         step_ms = round(self.resolution_s * MS_PER_S)
         rows = [
-            (-VERDICTS.index(of.verdict), of.text, of.cells(step_ms))
-            for of in self.results
+            (-VERDICTS.index(result.verdict), result.text, result.cells(step_ms))
+            for result in self.results
         ]
-        for rank, verdict, result in (
+        for rank, verdict, limits in (
             (-VERDICTS.index("inconclusive"), "inconclusive", self.unchecked),
             (1, "not covered", self.outside),
         ):
-            cells_of = ({"Verdict": verdict, COVERAGE: of.reason} for of in result)
-            rows += [(rank, of.text, c) for of, c in zip(result, cells_of, strict=True)]
-        rows.sort(key=lambda of: of[0])
+            rows += [
+                (rank, limit.text, {"Verdict": verdict, COVERAGE: limit.reason})
+                for limit in limits
+            ]
+        rows.sort(key=lambda row: row[0])
         for k, (_, text, cells) in enumerate(rows, start=1):
             for name, cell in cells.items():
                 if cell:
                     yield Statistic(f"{k}. {text}", cell, quantity=name)
 
     def sections(self) -> list[Section]:
-        """Return the report as sections, for terminal, page and notebook."""
+        """Return the report as sections for terminal, page and notebook."""
         return [limits_section([(self, "")])]
 
     def _repr_html_(self) -> str:
@@ -303,29 +334,38 @@ class LimitReport(Brief):
             "verdict": self.verdict,
             "met": self.is_met,
             **asdict(self),
-            "results": [asdict(of) | {"verdict": of.verdict} for of in self.results],
-            "unchecked": [of._asdict() for of in self.unchecked],
-            "outside": [of._asdict() for of in self.outside],
+            "results": [
+                asdict(result) | {"verdict": result.verdict} for result in self.results
+            ],
+            "unchecked": [limit._asdict() for limit in self.unchecked],
+            "outside": [limit._asdict() for limit in self.outside],
         }
 
 
 def limits_section(reports: Sequence[tuple[LimitReport, str]]) -> Section:
-    """Return the result on each limit of runs, the worst first.
+    """Return a section with a table for each report, the worst report first.
 
-    Several runs have labels.
+    `reports` are pairs of a report and a label; the label shows if labels differ.
     """
     many = len({label for _, label in reports}) > 1
-    said = [[*filter(None, (of.origin, *of.notes))] for of, _ in reports]
-    shared = [text for text in said[0] if all(text in of for of in said)]
+    notes_by_report = [
+        [*filter(None, (report.origin, *report.notes))] for report, _ in reports
+    ]
+    shared = [
+        text
+        for text in notes_by_report[0]
+        if all(text in notes for notes in notes_by_report)
+    ]
     tables = tuple(
         SectionTable(
             f"{label}: {report.title}" if many else report.title,
             tuple(report.figures()),
-            " ".join(_sentence(text) for text in own if text not in shared),
+            " ".join(_to_sentence(text) for text in own if text not in shared),
             "Limit",
         )
         for (report, label), own in sorted(
-            zip(reports, said, strict=True), key=lambda of: of[0][0].rank()
+            zip(reports, notes_by_report, strict=True),
+            key=lambda pair: pair[0][0].rank(),
         )
     )
     notes = (
@@ -334,63 +374,67 @@ def limits_section(reports: Sequence[tuple[LimitReport, str]]) -> Section:
             "year, and nothing is beyond it. Inconclusive: the run shows a part alone, "
             "and nothing there is beyond it."
         ),
-        *map(_sentence, shared),
+        *map(_to_sentence, shared),
     )
     return Section("limits", "Limits", (), tables, (), notes)
 
 
-def _sentence(text: str) -> str:
+def _to_sentence(text: str) -> str:
+    """Return a text as a sentence, with a capital and a full stop."""
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _joined(*texts: str) -> str:
+def _join_texts(*texts: str) -> str:
+    """Return the non-empty texts, joined by semicolons."""
     return "; ".join(filter(None, texts))
 
 
 class Supply(NamedTuple):
-    """Alternative power of a run, such as after a battery, with peak and rating."""
+    """Power [W] in place of a run's own, such as after a battery; peak, rating [MW]."""
 
     power_w: Float64Array
     peak_mw: float | None
     rated: tuple[float, str]
 
 
-def reports_of(
+def get_reports(
     run: RunFolder, limits: Iterable[Limits] = ()
 ) -> tuple[LimitReport, ...]:
-    """Return what was checked while a run passed, at its step, then further limits.
-
-    Each once.
-    """
+    """Return the reports made during a run, then reports on further limits."""
     stored = (
-        TypeAdapter(LimitReport).validate_python(of["report"])
-        for of in run.checked_limits
+        TypeAdapter(LimitReport).validate_python(entry["report"])
+        for entry in run.checked_limits
     )
-    return tuple(dict.fromkeys([*stored, *(report_on(run, of) for of in limits)]))
+    return tuple(dict.fromkeys([*stored, *(get_report(run, each) for each in limits)]))
 
 
-def report_on(run: RunFolder, limits: Limits) -> LimitReport:
-    """Check a run against limits.
+def get_report(run: RunFolder, limits: Limits) -> LimitReport:
+    """Return the report on a run's limits.
 
-    What was checked while the run passed is given as it was found then, at the run's
-    step, each entry of a file by itself.
+    Limits that were checked during the run keep the results from then, at the run's
+    simulation step, each entry of the file separately. Other limits are checked on the
+    stored power.
     """
-    asked = limits.model_dump(mode="json", exclude_defaults=True)
-    models = [of["limits"] for of in run.checked_limits]
-    stored = [*zip(models, reports_of(run), strict=True)]
-    for theirs, report in stored:
-        if theirs == asked:
+    requested = limits.model_dump(mode="json", exclude_defaults=True)
+    models = [entry["limits"] for entry in run.checked_limits]
+    stored = [*zip(models, get_reports(run), strict=True)]
+    for stored_limits, report in stored:
+        if stored_limits == requested:
             return report
-    result, left = (
+    result, unmatched = (
         check_limits(run, limits),
         {spec.rule: key for key, spec in limits.each()},
     )
-    for theirs, report in stored:
-        # A key of somebody's own has no meaning where its module is not imported
-        known = {k: of for k, of in theirs.items() if k in LIMITS.by_name}
+    for stored_limits, report in stored:
+        # Keys of custom kinds are unknown unless their module is imported
+        known = {k: value for k, value in stored_limits.items() if k in LIMITS.by_name}
         specs = Limits.model_validate(known).each() if known else ()
-        keys = {key: left.pop(s.rule) for key, s in specs if s.rule in left}
-        result = result.taking(report, keys) if keys else result
+        keys = {
+            key: unmatched.pop(spec.rule)
+            for key, spec in specs
+            if spec.rule in unmatched
+        }
+        result = result.with_results_of(report, keys) if keys else result
     return result
 
 
@@ -398,11 +442,11 @@ def report_on(run: RunFolder, limits: Limits) -> LimitReport:
 def check_limits(
     run: RunFolder, limits: Limits, supply: Supply | None = None
 ) -> LimitReport:
-    """Check the facility's power of a run against limits, streamed from its file.
+    """Check a run's stored facility power against limits.
 
-    Ramps, swings and bands of the time in which a run that began empty filled up are
-    left out. Values are float32 as stored: a limit within 1e-7 of the power may go
-    either way.
+    The power is read in blocks. Ramps, swings and bands leave out the warm-up of a run
+    that started empty. Values are float32, as stored: a limit within 1e-7 of the power
+    may be met or not.
 
     Parameters
     ----------
@@ -411,68 +455,73 @@ def check_limits(
     limits : Limits
         From `load_limits`.
     supply : Supply, optional
-        Another power in place of the run's own, such as behind a battery.
+        Power in place of the run's own, such as after a battery.
+
+    Returns
+    -------
+    LimitReport
+        Result of each limit, and the limits that could not be checked.
 
     Raises
     ------
     InputError
         If the run's power can't be read.
     """
-    reactive = reactive_of(limits, {column.name for column in run.columns})
-    checked = CheckedSeries(limits, seen_by(run, bool(reactive), supply), reactive)
+    reactive = reactive_columns(limits, {column.name for column in run.columns})
+    series = CheckedSeries(limits, run_context(run, bool(reactive), supply), reactive)
     transient_ms, first = round(run.transient_h * MS_PER_H), 0
     for block in run.blocks([POWER_COLUMN, *reactive]):
         columns, last = block.columns, first + block.starts_ms.size
         if supply is not None:
             columns = {**columns, POWER_COLUMN: supply.power_w[first:last]}
         begin_ms = first * run.scenario.resolution_ms
-        checked.take(begin_ms, columns, transient_ms, f"{run.folder}: ")
+        series.add_values(begin_ms, columns, transient_ms, f"{run.folder}: ")
         first = last
-    result = checked.found(run.metrics, run.boundary(), transient_ms)
+    result = series.make_report(run.metrics, run.boundary(), transient_ms)
     if supply is None:
         return result
-    # Causes of the load's events are not those of a supply's.
+    # The metrics hold causes of the load's events, not of the supply's.
     return replace(
-        result, results=tuple(replace(of, cause="") for of in result.results)
+        result, results=tuple(replace(entry, cause="") for entry in result.results)
     )
 
 
-def reactive_of(limits: Limits, columns: Collection[str]) -> list[str]:
-    """Return the column of reactive power that limits ask for, if there is one."""
+def reactive_columns(limits: Limits, columns: Collection[str]) -> list[str]:
+    """Return the reactive power column that the limits need, as a list of 0 or 1."""
     needs_reactive = any(spec.needs_reactive for _, spec in limits.each())
     return [name for name in REACTIVE_COLUMNS if needs_reactive and name in columns][:1]
 
 
 class CheckedSeries:
-    """Series under check, with a separate treatment of its warm-up.
+    """Checks of all limits of one file on one series.
 
     Parameters
     ----------
     limits : Limits
-        What is checked.
-    whole : Shown
-        What the series shows.
+        Limits to check.
+    context : SeriesContext
+        Step, bandwidth and reference powers of the series.
     reactive : list of str
-        Its column of reactive power, where limits need one.
+        Column of reactive power, if a limit needs it.
     """
 
     def __init__(
-        self, limits: Limits, whole: SeriesContext, reactive: list[str]
+        self, limits: Limits, context: SeriesContext, reactive: list[str]
     ) -> None:
-        self.limits, self._whole = limits, whole
+        self.limits, self._context = limits, context
         self._columns = [POWER_COLUMN, *reactive]
         self._checks: list[Check] = []
         self._unchecked: list[
             tuple[UncheckedLimit, bool]
-        ] = []  # and if no run shows it
+        ] = []  # with True if no run can show it
         for key, spec in limits.each():
-            with named(spec):
-                result, why = checks_of(spec, whole)
+            with naming_errors(spec):
+                result, why = get_checks(spec, context)
                 is_seen = bool(result) and not any(check.note for check in result)
-                if not is_seen and (below := spec.below(whole)):
-                    result = [below]
+                if not is_seen and (whole_load := spec.whole_load_check(context)):
+                    result = [whole_load]
                 if not result:
-                    source = f" ({spec.read_from})" if spec.read_from else ""
+                    source = f" ({spec.evidence_text})" if spec.evidence_text else ""
                     need = why.need if why else Need.OTHER
                     left_out = UncheckedLimit(
                         key, spec.what, f"{why or ''}{source}", need
@@ -482,47 +531,56 @@ class CheckedSeries:
                 check.key, check.spec, check.number = key, spec, number
             self._checks += result
         self._runners = [
-            (of_all, MeasureRunner(whole.clock.step_ms, checks))
-            for of_all in (True, False)
-            if (checks := [check for check in self._checks if check.whole is of_all])
+            (with_warm_up, MeasureRunner(context.clock.step_ms, checks))
+            for with_warm_up in (True, False)
+            if (
+                checks := [
+                    check
+                    for check in self._checks
+                    if check.with_warm_up is with_warm_up
+                ]
+            )
         ]
 
-    def take(
+    def add_values(
         self,
         begin_ms: int,
         columns: Mapping[str, Float64Array],
         transient_ms: int,
         where: str = "",
     ) -> None:
-        """Take in the next values, with values before `transient_ms` as warm-up."""
+        """Check the next values of the series, given by column.
+
+        Most checks leave out values before `transient_ms`, the warm-up.
+        """
         power, *others = (
-            _quanta(as_stored(columns[name]), f"{where}column '{name}'")
+            _to_quanta(as_stored(columns[name]), f"{where}column '{name}'")
             for name in self._columns
         )
         reactive = others[0] if others else None
-        for of_all, runner in self._runners:
-            runner.add(begin_ms, power, 0 if of_all else transient_ms, reactive)
+        for with_warm_up, runner in self._runners:
+            runner.add(begin_ms, power, 0 if with_warm_up else transient_ms, reactive)
 
-    def found(
+    def make_report(
         self, metrics: Mapping[str, Any], boundary: str, transient_ms: int
     ) -> LimitReport:
-        """Return the results of the checks, with the causes of a run's metrics."""
+        """Return the report, with causes from the run's metrics."""
         filling = f", without the first {transient_ms / MS_PER_H:.3g} h of filling up"
         causes = {
             (key, time): cause_text(cause) for key, time, cause in read_causes(metrics)
         }
-        results, limits, clock = list[LimitResult](), self.limits, self._whole.clock
+        results, limits, clock = list[LimitResult](), self.limits, self._context.clock
         unchecked, outside = (
-            [of for of, is_outside in self._unchecked if is_outside is kind]
+            [limit for limit, is_outside in self._unchecked if is_outside is kind]
             for kind in (False, True)
         )
         for check in self._checks:
             result, why = check.result(), check.why_none
             check.text += filling * bool(
-                transient_ms and check.of_run and not check.whole
+                transient_ms and check.of_run and not check.with_warm_up
             )
             if result.n_values:
-                results.append(_result(check, clock, causes))
+                results.append(_limit_result(check, clock, causes))
             else:
                 none = UncheckedLimit(check.key, check.text, str(why), why.need)
                 unchecked.append(none)
@@ -535,38 +593,39 @@ class CheckedSeries:
             results=tuple(results),
             unchecked=tuple(unchecked),
             outside=tuple(outside),
-            days=self._whole.horizon_ms / MS_PER_DAY,
+            days=self._context.horizon_ms / MS_PER_DAY,
             boundary=boundary,
             name=limits.name,
             origin=limits.origin,
-            notes=(*limits.notes, *covered(metrics)),
+            notes=(*limits.notes, *bandwidth_note(metrics)),
         )
 
 
-def covered(metrics: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the detail of a run's profiles, and the fraction of energy they cover."""
+def bandwidth_note(metrics: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a note on the profiles' bandwidths and the energy that each covers."""
     block = (metrics.get("grid") or {}).get("bandwidth") or {}
-    if said := "; ".join(
-        f"{of['name']} ({of['note']})" for of in block.get("of_profiles") or ()
+    if details := "; ".join(
+        f"{profile['name']} ({profile['note']})"
+        for profile in block.get("of_profiles") or ()
     ):
-        yield f"detail of the profiles, of which the weakest decides: {said}"
+        yield f"detail of the profiles, of which the weakest decides: {details}"
 
 
-def checks_of(
-    spec: LimitSpec, shown_: SeriesContext
+def get_checks(
+    spec: LimitSpec, context: SeriesContext
 ) -> tuple[list[Check], NotAssessable | None]:
-    """Return the checks that a series allows, or the reasons for none."""
+    """Return the checks of a limit that a series allows, or the reason for none."""
     try:
-        result = list(spec.checks(shown_))
-    except NotAssessable as answer:
-        return [], answer
+        result = list(spec.checks(context))
+    except NotAssessable as reason:
+        return [], reason
     return result, None
 
 
-def seen_by(
+def run_context(
     run: RunFolder, has_reactive: bool = False, supply: Supply | None = None
 ) -> SeriesContext:
-    """Return what the series of a run shows, or another supply in its place."""
+    """Return the context of a run's series, or of a supply in its place."""
     scenario, grid = run.scenario, run.metrics.get("grid") or {}
     interpolated_s = (grid.get("bandwidth") or {}).get("interpolated_s", 0.0)
     if supply is None:
@@ -575,7 +634,7 @@ def seen_by(
             (grid.get("peak") or {}).get("max_mw"),
             rated_power(run.metrics, scenario.facility),
         )
-    return shown_at(
+    return series_context(
         scenario,
         scenario.resolution_ms,
         profile_support(recorded_readings(run.manifest), interpolated_s),
@@ -586,7 +645,7 @@ def seen_by(
     )
 
 
-def shown_at(
+def series_context(
     scenario: Scenario,
     step_ms: int,
     support: Support,
@@ -595,13 +654,16 @@ def shown_at(
     has_reactive: bool = False,
     exports: bool = False,
 ) -> SeriesContext:
-    """Return the context of a series of a scenario at a step."""
-    contract, whole = _contract(scenario.facility), (0.0, "")
+    """Return the context of a scenario's series at a step.
+
+    `rated` and `peak_mw` are in MW; `exports` is True if the power becomes negative.
+    """
+    contract, base = _contract(scenario.facility), (0.0, "")
     if contract is not None:
-        whole = contract[0], f"the {contract[1]},"
+        base = contract[0], f"the {contract[1]},"
     elif peak_mw is not None and scenario.horizon_ms >= YEAR_MS:
-        whole = peak_mw, "the peak"
-    no_whole = None if whole[1] else NotAssessable(NO_PEAK, Need.LONGER)
+        base = peak_mw, "the peak"
+    no_base = None if base[1] else NotAssessable(NO_PEAK, Need.LONGER)
     return SeriesContext(
         WallClock(scenario.start_with_zone, step_ms),
         support.at_resolution(step_ms),
@@ -611,8 +673,8 @@ def shown_at(
         has_reactive,
         rated[0],
         exports,
-        *whole,
-        no_whole,
+        *base,
+        no_base,
         scenario.site.short_circuit,
         scenario.iteration_s,
     )
@@ -625,27 +687,31 @@ NO_PEAK = (
 
 
 def _contract(facility: Facility) -> tuple[float, str] | None:
-    """Return the contract's power [MW], and its key."""
-    result = (getattr(each, "contract", None) for each in facility.stages)
-    return next(((float(of[0]), str(of[1])) for of in result if of), None)
+    """Return the contracted power [MW] and its key; None without a contract."""
+    contracts = (getattr(each, "contract", None) for each in facility.stages)
+    return next(
+        ((float(contract[0]), str(contract[1])) for contract in contracts if contract),
+        None,
+    )
 
 
 def as_stored(power_w: Float64Array) -> Float64Array:
-    """Return power in stored precision, so that results are identical."""
+    """Return power rounded to float32, as a run stores it."""
     return power_w.astype(np.float32).astype(np.float64)
 
 
-def _quanta(values: Float64Array, where: str) -> Int64Array:
-    """Return power in fixed-point units, or raise an error that names the source."""
+def _to_quanta(values: Float64Array, where: str) -> Int64Array:
+    """Return power in 1/64 W; raise an `InputError` that names the source."""
     try:
         return to_quanta(values, MAX_DAY_POWER_W)
     except ValueError as error:
         raise InputError(f"{where}: {error}") from error
 
 
-def _result(
+def _limit_result(
     check: Check, clock: WallClock, causes: Mapping[tuple[Key, str], str]
 ) -> LimitResult:
+    """Return the result of a check, with the cause of its worst event."""
     result, sign = check.exceedance, check.sign
     worst = tuple(
         WorstEvent(
@@ -656,10 +722,10 @@ def _result(
         )
         for e in result.worst()
     )
-    aside = check.aside()
+    extra_text = check.extra_text()
     return LimitResult(
         key=check.key,
-        text=check.text + (f", {aside}" if aside else ""),
+        text=check.text + (f", {extra_text}" if extra_text else ""),
         limit=check.limit,
         unit=check.unit,
         violations=result.n_events,
@@ -672,7 +738,7 @@ def _result(
         else "",
         value=sign * result.largest,
         time="" if check.of_run else clock.iso(result.largest_ms),
-        source=check.spec.read_from if check.spec else "",
+        source=check.spec.evidence_text if check.spec else "",
         least=check.least,
         of_run=check.of_run,
         scope=check.scope,
@@ -681,8 +747,8 @@ def _result(
     )
 
 
-def _duration(duration_s: float) -> str:
-    """Return a duration as text in the largest unit that it fills twice."""
+def _duration_text(duration_s: float) -> str:
+    """Return a duration as text, in the largest unit of which it has at least two."""
     for unit, length_s in (("d", S_PER_DAY), ("h", S_PER_H), ("min", S_PER_MIN)):
         if duration_s >= 2 * length_s:
             return f"{duration_s / length_s:,.4g} {unit}"

@@ -1,7 +1,4 @@
-"""Checks of limits during a run.
-
-The step that they need, and a sink that checks them at it.
-"""
+"""Checks of limits during a run, and the step that the limits need."""
 
 from __future__ import annotations
 
@@ -22,9 +19,9 @@ from diploee.grid.limits.report import (
     CheckedSeries,
     LimitReport,
     as_stored,
-    checks_of,
-    reactive_of,
-    shown_at,
+    get_checks,
+    reactive_columns,
+    series_context,
 )
 from diploee.metrics.spectral_bands import Support, profile_support
 from diploee.scenario.models import Scenario
@@ -33,51 +30,60 @@ from diploee.simulation.pipeline import Pipeline
 from diploee.simulation.prepared import Watch
 
 STEPS_OF_WINDOW = 10
-"""A value over a sliding window is looked at in steps of a tenth of it at most."""
+"""Minimum number of steps per sliding window."""
 
-_ALL_SEEN = Support(np.inf, np.inf, 0.0, 0.0, np.inf)
+_UNLIMITED_SUPPORT = Support(np.inf, np.inf, 0.0, 0.0, np.inf)
 
 
 def needed_step_ms(limits: Limits, scenario: Scenario) -> int:
-    """Return the coarsest step [ms] that shows as much of the limits as 0.1 s.
+    """Return the longest step [ms] that shows as much of the limits as 0.1 s.
 
-    What the profiles hold is left out of account.
+    The bandwidth of the profiles' meters is not considered.
     """
     has_reactive = scenario.facility.has_ac_power
 
-    def shown(step_ms: int) -> SeriesContext:
-        result = shown_at(
+    def context(step_ms: int) -> SeriesContext:
+        result = series_context(
             scenario,
             step_ms,
-            _ALL_SEEN,
+            _UNLIMITED_SUPPORT,
             (1.0, ""),
             1.0,
             has_reactive,
         )
-        return replace(result, whole_mw=1.0, whole="", no_whole=None)
+        return replace(result, peak_base_mw=1.0, peak_base="", no_peak_base=None)
 
-    finest = shown(PROFILE_STEP_MS)
+    finest = context(PROFILE_STEP_MS)
     needed = scenario.resolution_ms
     for _, spec in limits.each():
-        wanted = _outcome(spec, finest)
+        finest_outcome = _check_outcomes(spec, finest)
         for step_ms in steps_ms(needed):
-            if step_ms == PROFILE_STEP_MS or _outcome(spec, shown(step_ms)) == wanted:
+            if (
+                step_ms == PROFILE_STEP_MS
+                or _check_outcomes(spec, context(step_ms)) == finest_outcome
+            ):
                 needed = step_ms
                 break
     return needed
 
 
-def _outcome(spec: LimitSpec, shown: SeriesContext) -> list[tuple[bool, bool]] | Need:
-    """Return what a series shows of a limit, and its windows of few steps."""
-    checks, why = checks_of(spec, shown)
+def _check_outcomes(
+    spec: LimitSpec, context: SeriesContext
+) -> list[tuple[bool, bool]] | Need:
+    """Return, per check of a limit, True for a note and True for a coarse step.
+
+    If the limit cannot be checked, the result is the change that the run needs.
+    """
+    checks, why = get_checks(spec, context)
     if why is not None:
         return why.need
     return [
-        (bool(check.note), _is_coarse(check, shown.clock.step_ms)) for check in checks
+        (bool(check.note), _is_coarse(check, context.clock.step_ms)) for check in checks
     ]
 
 
 def _is_coarse(check: Check, step_ms: int) -> bool:
+    """Return True if a sliding window has fewer than `STEPS_OF_WINDOW` steps."""
     slides = check.n_window > 1 and check.stride_ms == step_ms and not check.of_run
     return (
         slides
@@ -87,22 +93,22 @@ def _is_coarse(check: Check, step_ms: int) -> bool:
 
 
 class LimitWatch(CheckedSeries):
-    """Sink that checks limits during a run, at its step.
+    """Sink that checks limits block by block during a run, at the run's step.
 
     Parameters
     ----------
     limits : Limits
-        What is checked.
+        Limits to check.
     pipeline : Pipeline
-        What simulates the run.
+        Pipeline that simulates the run.
     rated_mw : float
-        Rated power where the power is taken [MW].
+        Rated power at the point where power is measured [MW].
     peak_mw : float, optional
-        The peak, where it is known before.
+        Peak of the run [MW], if it is known in advance.
     tell : callable
-        Is given what is not met, as soon as it is seen.
+        Receives a line on each violation as soon as it occurs.
     where : str
-        The end of a large job, where it is not the run's own.
+        Text on the simulated variant of large jobs; empty for the run itself.
     """
 
     def __init__(
@@ -117,8 +123,10 @@ class LimitWatch(CheckedSeries):
         self.lower: LimitWatch | None = None  # at the lower end of large jobs
         self._tell, self._where, self._end_ms = tell, where, 0
         self._transient, scenario = pipeline.jobs.transient, pipeline.scenario
-        reactive = reactive_of(limits, {of.name for of in pipeline.columns})
-        shown = shown_at(
+        reactive = reactive_columns(
+            limits, {column.name for column in pipeline.columns}
+        )
+        context = series_context(
             scenario,
             scenario.step_ms,
             profile_support(pipeline.readings, interpolated_s(pipeline.stages)),
@@ -126,26 +134,27 @@ class LimitWatch(CheckedSeries):
             peak_mw,
             bool(reactive),
         )
-        super().__init__(limits, shown, reactive)
+        super().__init__(limits, context, reactive)
         power = find_column(POWER, pipeline.columns)[0]
         self._boundary = power.boundary or "unknown"
-        self._untold = list(self._checks)
+        self._unreported = list(self._checks)
         self._most_w = self._least_w = 0.0
 
     def add(self, block: Block) -> None:
-        """Take in a block at the step."""
+        """Check a block of the run."""
         power_w = as_stored(block.columns[POWER])
         self._most_w = max(self._most_w, float(power_w.max()))
         self._least_w = min(self._least_w, float(power_w.min()))
-        self.take(block.t0_ms, block.columns, self._transient.end_ms)
+        self.add_values(block.t0_ms, block.columns, self._transient.end_ms)
         self._end_ms = block.end_ms
-        for check in [check for check in self._untold if check.exceedance.n_beyond]:
-            self._untold.remove(check)
-            self._tell(self._told_of(check))
+        for check in [check for check in self._unreported if check.exceedance.n_beyond]:
+            self._unreported.remove(check)
+            self._tell(self._violation_line(check))
 
-    def _told_of(self, check: Check) -> str:
+    def _violation_line(self, check: Check) -> str:
+        """Return a line on the first violation of a check."""
         first = min(check.exceedance.worst(), key=lambda event: event.begin_ms)
-        when = self._whole.clock.iso(first.begin_ms)[:19].replace("T", " at ")
+        when = self._context.clock.iso(first.begin_ms)[:19].replace("T", " at ")
         worst, name = check.sign * first.worst, check.text.partition(" (")[0]
         return (
             f"{self.limits.name or 'limits'}: not met from {when} on{self._where}, "
@@ -155,39 +164,42 @@ class LimitWatch(CheckedSeries):
 
     @property
     def is_decided(self) -> bool:
-        """Whether a limit is not met, at each end of large jobs."""
-        is_not_met = len(self._untold) < len(self._checks)
+        """True if a limit is violated, in both variants of large jobs."""
+        is_not_met = len(self._unreported) < len(self._checks)
         return is_not_met and (self.lower is None or self.lower.is_decided)
 
     def report(self, metrics: Mapping[str, Any]) -> LimitReport:
-        """Return the report, with the causes of the run's metrics.
+        """Return the report on the limits, with causes from the run's metrics.
 
-        The peak is known now: a load that is wholly below a limit keeps it.
+        The peak is known at the end of a run. A load that is wholly below a limit keeps
+        it.
         """
         peak_mw = self._most_w / W_PER_MW
-        seen = replace(self._whole, peak_mw=peak_mw, exports=self._least_w < 0)
+        context = replace(self._context, peak_mw=peak_mw, exports=self._least_w < 0)
         for key, spec in self.limits.each():
-            left = [of for of in self._unchecked if of[0][0] == key]
+            unchecked = [entry for entry in self._unchecked if entry[0].key == key]
             partly = [c for c in self._checks if c.key == key and c.note]
-            if (left or partly) and (below := spec.below(seen)):
-                below.key, below.spec = key, spec
-                below.exceedance.add(np.array([peak_mw]), 0)
-                self._checks = [c for c in self._checks if c.key != key] + [below]
-                self._unchecked = [of for of in self._unchecked if of not in left]
-        result = self.found(metrics, self._boundary, self._transient.end_ms)
+            if (unchecked or partly) and (whole_load := spec.whole_load_check(context)):
+                whole_load.key, whole_load.spec = key, spec
+                whole_load.exceedance.add(np.array([peak_mw]), 0)
+                self._checks = [c for c in self._checks if c.key != key] + [whole_load]
+                self._unchecked = [
+                    entry for entry in self._unchecked if entry not in unchecked
+                ]
+        result = self.make_report(metrics, self._boundary, self._transient.end_ms)
         result = replace(result, days=self._end_ms / MS_PER_DAY)
         if self.lower is None:
             return result
-        return result.beside(self.lower.report({}), LOWER_END)
+        return result.with_other_end(self.lower.report({}), LOWER_END)
 
 
-def asks_for_peak(limits: Limits, scenario: Scenario) -> bool:
-    """Return True if limits depend on the peak of whole years."""
-    of_site = scenario, scenario.step_ms, _ALL_SEEN, (1.0, "")
-    known, unknown = (shown_at(*of_site, peak) for peak in (1.0, None))
-    if known.whole_mw == unknown.whole_mw:
+def needs_peak(limits: Limits, scenario: Scenario) -> bool:
+    """Return True if a limit cannot be checked without the peak of a whole year."""
+    arguments = scenario, scenario.step_ms, _UNLIMITED_SUPPORT, (1.0, "")
+    known, unknown = (series_context(*arguments, peak) for peak in (1.0, None))
+    if known.peak_base_mw == unknown.peak_base_mw:
         return False
-    reasons = (checks_of(spec, unknown)[1] for _, spec in limits.each())
+    reasons = (get_checks(spec, unknown)[1] for _, spec in limits.each())
     return any(why is not None and why.need is Need.LONGER for why in reasons)
 
 
@@ -195,9 +207,9 @@ LOWER_END = "at the lower end of a large job's lag_s and edge_s"
 
 
 def lower_end(scenario: Scenario) -> Scenario | None:
-    """Return a scenario whose large jobs have the smallest known swings.
+    """Return the scenario with the smallest swings of large jobs; None if unchanged.
 
-    None where none differs.
+    Parameters of synchronous jobs have a range; its other end has the largest swings.
     """
     streams = dict(scenario.streams)
     for name, stream in scenario.streams.items():
@@ -217,19 +229,20 @@ def lower_end(scenario: Scenario) -> Scenario | None:
 
 @dataclass(frozen=True)
 class WatchedLimits(Watch):
-    """Files of limits, checked during a run.
+    """Limits files that a run checks while it is simulated.
 
-    Where a large job may swing less, its lower end is checked beside it.
+    If large jobs have a range of swings, the variant with the smallest is checked as
+    well.
     """
 
     models: Sequence[Limits]
 
     def needed_step_ms(self, scenario: Scenario) -> int:
-        """Return the coarsest step [ms] that shows as much of all limits as 0.1 s."""
+        """Return the longest step [ms] that shows as much of all limits as 0.1 s."""
         return gcd(*(needed_step_ms(each, scenario) for each in self.models))
 
     def lower_end(self, scenario: Scenario) -> Scenario | None:
-        """Return a scenario whose large jobs have the smallest known swings."""
+        """Return the scenario with the smallest swings of large jobs, or None."""
         return lower_end(scenario)
 
     def open(
@@ -239,24 +252,31 @@ class WatchedLimits(Watch):
         peak_mw: Callable[[], float],
         tell: Callable[[str], None],
     ) -> list[LimitWatch]:
-        """Return a sink for each file of limits, with a separate lower end.
+        """Return a sink for each limits file, with the sink of its lower end attached.
 
-        The peak is simulated where one is in percent of a whole year's.
+        The peak of a whole year is simulated first if a limit depends on it.
         """
-        asks = any(asks_for_peak(each, pipeline.scenario) for each in self.models)
-        of_run = pipeline, rated_power_w / W_PER_MW, peak_mw() if asks else None, tell
-        seen = [LimitWatch(of, *of_run) for of in self.models]
+        is_peak_needed = any(
+            needs_peak(each, pipeline.scenario) for each in self.models
+        )
+        arguments = (
+            pipeline,
+            rated_power_w / W_PER_MW,
+            peak_mw() if is_peak_needed else None,
+            tell,
+        )
+        watches = [LimitWatch(limits, *arguments) for limits in self.models]
         if pipeline.lower_end is not None:
-            for each in seen:
-                each.lower = LimitWatch(each.limits, *of_run, f" {LOWER_END}")
-            pipeline.lower_end.sinks = [each.lower for each in seen if each.lower]
-        return seen
+            for each in watches:
+                each.lower = LimitWatch(each.limits, *arguments, f" {LOWER_END}")
+            pipeline.lower_end.sinks = [each.lower for each in watches if each.lower]
+        return watches
 
     def content(
-        self, seen: Sequence[LimitWatch], metrics: Mapping[str, Any]
+        self, watches: Sequence[LimitWatch], metrics: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return the content of ``limits.json``: the reports on both ends."""
-        reports = [watch.report(metrics) for watch in seen]
+        """Return the content of ``limits.json``: limits, verdicts and reports."""
+        reports = [watch.report(metrics) for watch in watches]
         checked = [
             {
                 "limits": limits.model_dump(mode="json", exclude_defaults=True),

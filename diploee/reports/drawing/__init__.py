@@ -1,4 +1,8 @@
-"""Drawing of charts: `charts` describes, `vega` specifies for pages and files."""
+"""Drawing of charts with Vega-Lite: descriptions, specifications, pages and images.
+
+`charts` describes charts, `vega` converts them to specifications, `page` and `pictures`
+write them.
+"""
 
 import lazy_loader
 

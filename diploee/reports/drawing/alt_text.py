@@ -1,4 +1,4 @@
-"""Alternative text of charts, and notes on gaps in their captions."""
+"""Alternative text and captions of charts."""
 
 from __future__ import annotations
 
@@ -26,13 +26,17 @@ _TIMES = {
 
 def alt_text(chart: Chart) -> str:
     """Return the alternative text: highest and lowest values of the first layers."""
-    said = []
+    sentences = []
     for panel in chart.panels:
         title = f"{panel.title}: " if panel.title else ""
         texts = (_extremes(layer, panel.x) for layer in panel.layers)
-        said += [title + text for text in texts if text]
-    more = f" And {len(said) - _MAX_NAMED} more." if len(said) > _MAX_NAMED else ""
-    return f"{chart.title}. {' '.join(said[:_MAX_NAMED])}{more}".strip()
+        sentences += [title + text for text in texts if text]
+    more = (
+        f" And {len(sentences) - _MAX_NAMED} more."
+        if len(sentences) > _MAX_NAMED
+        else ""
+    )
+    return f"{chart.title}. {' '.join(sentences[:_MAX_NAMED])}{more}".strip()
 
 
 def _extremes(layer: Layer, axis: Axis) -> str:
@@ -52,12 +56,13 @@ def _extremes(layer: Layer, axis: Axis) -> str:
     if values[top] == values[low]:
         return f"{name} is {_number(values[top], layer.unit)}."
     highest, lowest = (
-        f"{_number(values[k], layer.unit)} {_place(x[k], axis)}" for k in (top, low)
+        f"{_number(values[k], layer.unit)} {_position_text(x[k], axis)}"
+        for k in (top, low)
     )
     return f"{name} peaks at {highest}, lowest {lowest}."
 
 
-def _place(value: Any, axis: Axis) -> str:
+def _position_text(value: Any, axis: Axis) -> str:
     if isinstance(value, np.datetime64):
         time: Any = value.astype("datetime64[ms]").item()
         form = _TIMES.get(axis.kind, f"on {time.day} %B %Y")
@@ -73,20 +78,20 @@ def _number(value: Any, unit: str) -> str:
 
 
 def caption(chart: Chart) -> str:
-    """Return the caption, with a note on hours skipped by the clock."""
+    """Return the caption, with a note on hours that the clock skips."""
     layers = [layer for panel in chart.panels for layer in panel.layers]
     notes = dict.fromkeys(
         f"The gap at {hour:%H:%M} on {day.day} {day:%B %Y} is the hour that the clock "
         "change skips."
         for layer in layers
         if isinstance(layer, Carpet) and layer.y.dtype.kind == "M"
-        for day, hour in _skipped(layer)
+        for day, hour in _skipped_hours(layer)
     )
     return " ".join([chart.caption, *notes]).strip()
 
 
-def _skipped(carpet: Carpet) -> list[tuple[Any, Any]]:
-    """Return day and hour of each gap within a day, between values."""
+def _skipped_hours(carpet: Carpet) -> list[tuple[Any, Any]]:
+    """Return day and hour of each gap within a day."""
     missing: Array = ~np.isfinite(carpet.z)
     gaps = missing.argmax(axis=0)
     within = missing.any(axis=0) & ~missing[0] & ~missing[-1]

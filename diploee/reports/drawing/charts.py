@@ -1,4 +1,4 @@
-"""Contents of a chart, independent of the drawing library: panels, axes and layers."""
+"""Contents of charts, independent of the drawing library: panels, axes, layers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def colour(index: int) -> str:
 
 
 def dash(index: int) -> str:
-    """Return the dash pattern of the n-th line; it changes when the colours repeat."""
+    """Return the dash pattern of the n-th line, which changes when colours repeat."""
     return DASHES[index // len(PALETTE) % len(DASHES)]
 
 
@@ -61,13 +61,13 @@ MONDAY = np.datetime64("2018-01-01", "ms")
 
 
 def since_monday(time_ms: Any) -> Any:
-    """Map times since Monday 00:00 [ms] to the datetimes of day and week axes."""
+    """Return times since Monday 00:00 [ms] as the datetimes of day and week axes."""
     return MONDAY + np.asarray(time_ms).astype("timedelta64[ms]")
 
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis: label with unit, kind of values, and range if fixed.
+    """Axis of a panel: label with unit, kind of values, and range if fixed.
 
     An axis of kind `log` needs a range.
     """
@@ -76,17 +76,17 @@ class Axis:
     kind: AxisKind = "linear"
     range: tuple[Any, Any] | None = None
     from_zero: bool = False
-    bare: bool = False  # its values are places alone, and are not written
+    bare: bool = False  # its values are positions without meaning, and have no labels
 
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """A line through points, or markers alone.
+    """Line through points, or markers alone.
 
-    Hovering shows `digits` decimals, or three significant digits where `significant`.
-    Error bars reach from the first of the `limits` to the second. Where there are more
-    points than pixels, a line of `means` is drawn through their means, another through
-    their extremes.
+    The tooltip shows `digits` decimals, or three significant digits if `significant`.
+    Error bars reach from the first to the second array of `limits`. If there are more
+    points than pixels, a line shows the means of several points if `means`, else their
+    extremes.
     """
 
     x: Array
@@ -109,7 +109,7 @@ class Line:
 
 @dataclass(frozen=True, eq=False)
 class Area:
-    """The area between two lines, both with values in the tooltip if named."""
+    """Area between two lines, both with values in the tooltip if they are named."""
 
     x: Array
     low: Array
@@ -129,7 +129,7 @@ class Area:
 class Stack:
     """Stacked areas of the rows of `parts`, with their total in the tooltip.
 
-    `total` is the label of the total, with the averaging time if others differ.
+    `total` is the label of the total, with the averaging time if other layers differ.
     """
 
     x: Array
@@ -161,9 +161,9 @@ class Bars:
 
 @dataclass(frozen=True, eq=False)
 class Carpet:
-    """Values z of shape (len(y), len(x)) as colours.
+    """Values z as colours, shape (len(y), len(x)).
 
-    X are times or names, y times or names. If both are names, each cell shows its value
+    Values of x and y are times or names. If both are names, each cell shows its value
     with four significant digits.
     """
 
@@ -181,10 +181,10 @@ Layer = Line | Area | Stack | Bars | Carpet
 
 @dataclass(frozen=True)
 class Panel:
-    """A pair of axes with layers.
+    """Pair of axes with layers.
 
     A chart of several panels prints `title` above each; a page prints `notes` below. A
-    wide panel takes the whole width, and a small one a third.
+    wide panel takes the whole width, a small panel a third.
     """
 
     x: Axis
@@ -198,7 +198,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart: title, panels and caption.
+    """Chart with title, panels and caption.
 
     `boundary` is the measurement boundary of its power.
     """
@@ -216,23 +216,25 @@ class Chart:
         return 1 if len(self.panels) == 1 or first.wide else 3 if first.small else 2
 
 
-def closed(values: Array) -> Array:
-    """Return values with the last one repeated, to draw its step to the end."""
+def repeat_last(values: Array) -> Array:
+    """Return values with the last value repeated, which draws its step to the end."""
     return np.append(values, values[-1])
 
 
 def log_axis(label: str, *values: Array) -> Axis:
-    """Return a logarithmic axis that includes positive values and two ticks."""
-    seen = np.concatenate(values)
-    seen = seen[np.isfinite(seen) & (seen > 0)]
-    low, high = (seen.min() / 1.1, seen.max() * 1.1) if seen.size else (1.0, 10.0)
+    """Return a logarithmic axis that includes all positive values and two ticks."""
+    positive = np.concatenate(values)
+    positive = positive[np.isfinite(positive) & (positive > 0)]
+    low, high = (
+        (positive.min() / 1.1, positive.max() * 1.1) if positive.size else (1.0, 10.0)
+    )
     if len(log_ticks(low, high)[0]) < 2:
         low, high = 10.0 ** np.floor(np.log10(low)), 10.0 ** np.ceil(np.log10(high))
     return Axis(label, "log", (float(low), float(high)))
 
 
 def log_ticks(low: float, high: float) -> tuple[list[float], list[str]]:
-    """Return ticks of a logarithmic axis with their labels."""
+    """Return ticks of a logarithmic axis, with their labels."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     every = (1, 2, 5) if math.log10(high / low) <= MAX_DECADES_WITH_STEPS else (1,)
     pairs = [(m, n) for n in range(first, last + 1) for m in every]

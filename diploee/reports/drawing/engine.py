@@ -1,4 +1,4 @@
-"""Interface to vl-convert, which aborts if it can't reserve address space."""
+"""Interface to the renderer vl-convert, which aborts if address space is limited."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ json.dump([base64.b64encode(each).decode() for each in found], sys.stdout)
 
 
 class DrawingError(OutputError):
-    """Exception for charts that can't be drawn on this machine."""
+    """Error for charts that can't be drawn on this machine."""
 
 
 def address_limit_b() -> int | None:
@@ -37,7 +37,7 @@ def address_limit_b() -> int | None:
     return None if limit_b == resource.RLIM_INFINITY else limit_b
 
 
-def converted(name: str, calls: Sequence[Call]) -> list[bytes]:
+def run_vl_convert(name: str, calls: Sequence[Call]) -> list[bytes]:
     """Return the results of a vl-convert function for a list of arguments.
 
     If address space is limited, as on login nodes of clusters, the function runs in a
@@ -55,11 +55,11 @@ def converted(name: str, calls: Sequence[Call]) -> list[bytes]:
         ]
     content = json.dumps([name, calls], default=float).encode()
     command = [sys.executable, "-c", _CHILD]
-    done = subprocess.run(command, input=content, capture_output=True, check=False)
-    if done.returncode:
+    process = subprocess.run(command, input=content, capture_output=True, check=False)
+    if process.returncode:
         raise DrawingError(
             f"figures can't be drawn within {limit_b / 1e9:,.3g} GB of virtual memory "
             "(ulimit -v), which is less than their engine reserves; raise the limit, "
             "or draw on another machine"
         )
-    return [base64.b64decode(each) for each in json.loads(done.stdout)]
+    return [base64.b64decode(each) for each in json.loads(process.stdout)]

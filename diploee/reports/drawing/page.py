@@ -1,7 +1,7 @@
 """Charts on an HTML page: elements, shared data columns, and the drawing script.
 
-Equal columns are stored once. Long ones are stored as 16-bit integers between their
-minimum and maximum; tooltips show only as many decimals as these resolve.
+Equal columns are stored once. Long columns are stored as 16-bit integers between their
+minimum and maximum; tooltips show only the decimals that these resolve.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from diploee.reports.drawing.alt_text import alt_text, caption
 from diploee.reports.drawing.charts import GRID, INK, MUTED, Array, Chart, Panel
-from diploee.reports.drawing.engine import converted
+from diploee.reports.drawing.engine import run_vl_convert
 from diploee.reports.drawing.vega import Json, config, milliseconds, panel_spec
 
 _HERE = Path(__file__).resolve().parent
@@ -34,8 +34,7 @@ DARK = {
     "#5B5B5B": "#8c8c8c",
     "#A50026": "#ce7388",
 }
-"""Colours on dark paper, with a contrast of 4.5 as the rest have: these mixed with
-white."""
+"""Colours on a dark page: mixed with white, for a contrast of 4.5."""
 
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
@@ -45,7 +44,7 @@ POLICY = (
 
 
 class Figures:
-    """Charts of one page."""
+    """Charts of one page, with their shared columns and colours."""
 
     def __init__(self) -> None:
         self._columns: dict[str, Json] = {}
@@ -54,29 +53,31 @@ class Figures:
     def figure(self, chart: Chart) -> str:
         """Return the HTML element of a chart."""
         panels = [(panel, self._content(panel)) for panel in chart.panels]
-        words = {"alt": alt_text(chart), "caption": caption(chart)}
-        return rendered("figure.html", chart=chart, panels=panels, json=_json, **words)
+        texts = {"alt": alt_text(chart), "caption": caption(chart)}
+        return render_template(
+            "figure.html", chart=chart, panels=panels, json=_json, **texts
+        )
 
     def scripts(self) -> str:
         """Return the scripts of the page: colours, columns, Vega and drawing code."""
-        return rendered(
+        return render_template(
             "scripts.html",
             json=_json,
             columns=list(self._columns.values()),
             colours=list(self._colours),
             dark=DARK,
             style=(_HERE / "page.css").read_text("utf-8"),
-            vega=_program(),
+            vega=_vega_source(),
             script=(_HERE / "page.js").read_text("utf-8"),
         )
 
     def page(self, chart: Chart) -> str:
         """Return an HTML page of one chart."""
-        return rendered("chart.html", chart=chart, figures=self, policy=POLICY)
+        return render_template("chart.html", chart=chart, figures=self, policy=POLICY)
 
     def _content(self, panel: Panel) -> Json:
-        spec, drawn = panel_spec(panel, "width", self._paint)
-        for k, layer in enumerate(spec["layer"][: len(drawn.columns)]):
+        spec, panel_layers = panel_spec(panel, "width", self._paint)
+        for k, layer in enumerate(spec["layer"][: len(panel_layers.columns)]):
             layer["data"] = {"name": f"d{k}"}
         spec |= {
             "width": "container",
@@ -97,20 +98,27 @@ class Figures:
         return {
             "spec": spec,
             "layers": [
-                {"how": how, "columns": {n: self._put(v) for n, v in columns.items()}}
-                for columns, how in drawn.columns
+                {
+                    "how": how,
+                    "columns": {n: self._column_index(v) for n, v in columns.items()},
+                }
+                for columns, how in panel_layers.columns
             ],
             "hover": [
                 line
-                | {"columns": {n: self._put(v) for n, v in line["columns"].items()}}
-                for line in drawn.hover
+                | {
+                    "columns": {
+                        n: self._column_index(v) for n, v in line["columns"].items()
+                    }
+                }
+                for line in panel_layers.hover
             ],
             "kind": panel.x.kind,
             "label": panel.x.label,
             "domain": domain,
         }
 
-    def _put(self, values: Array) -> int:
+    def _column_index(self, values: Array) -> int:
         """Store a column once, and return its index."""
         content = np.ascontiguousarray(values)
         data = (
@@ -120,7 +128,7 @@ class Figures:
         )
         key = hashlib.sha256(data).hexdigest() + str(values.dtype)
         if key not in self._columns:
-            self._columns[key] = _column(values)
+            self._columns[key] = _encode_column(values)
         return list(self._columns).index(key)
 
     def _paint(self, colour: str) -> str:
@@ -142,19 +150,19 @@ def _templates() -> Any:
     )
 
 
-def rendered(template: str, **given: Any) -> str:
-    """Return a filled jinja2 template, with all text escaped but marked HTML."""
-    text: str = _templates().get_template(template).render(**given)
+def render_template(template: str, **values: Any) -> str:
+    """Return the text of a jinja2 template, with all values escaped except HTML."""
+    text: str = _templates().get_template(template).render(**values)
     return text
 
 
 @cache
-def _program() -> str:
+def _vega_source() -> str:
     """Return the JavaScript source of Vega, which takes a second or two to build."""
-    (program,) = converted(
+    (program,) = run_vl_convert(
         "javascript_bundle", [(("window.vegaEmbed = vegaEmbed;",), {})]
     )
-    # Which would end its element
+    # `</script` would end the script element
     return program.decode().replace("</script", "<\\/script")
 
 
@@ -163,14 +171,14 @@ def _json(content: Any) -> str:
     return text.replace("<", "\\u003c")
 
 
-def _column(values: Array) -> Json:
+def _encode_column(values: Array) -> Json:
     """Return a column for JSON: texts, a start and step, or base64 numbers."""
     if values.dtype.kind in "UO":
         return {"list": [str(value) for value in values]}
     if values.dtype.kind == "M":
         values = milliseconds(values)
     n, numbers = values.size, values.astype(np.float64)
-    if n > 2 and values.dtype.kind in "iu":  # times: even but where clocks change
+    if n > 2 and values.dtype.kind in "iu":  # times: even except at clock changes
         steps, step = np.diff(numbers), float(np.median(np.diff(numbers)))
         (uneven,) = np.nonzero(steps != step)
         if uneven.size <= _MAX_JUMPS:
@@ -178,11 +186,11 @@ def _column(values: Array) -> Json:
             return {"start": numbers[0], "step": step, "n": n, "jumps": jumps}
     if n and (numbers == numbers[0]).all():
         return {"start": numbers[0], "step": 0, "n": n, "jumps": []}
-    seen = numbers[np.isfinite(numbers)]
-    if values.dtype.kind in "iu" or n < _LONG or not seen.size:
+    finite = numbers[np.isfinite(numbers)]
+    if values.dtype.kind in "iu" or n < _LONG or not finite.size:
         code = "f8" if values.dtype.kind in "iu" else "f4"
         return {code: _base64(numbers.astype(f"<{code}"))}
-    low, step = float(seen.min()), float(np.ptp(seen)) / _LEVELS or 1.0
+    low, step = float(finite.min()), float(np.ptp(finite)) / _LEVELS or 1.0
     codes = np.where(
         np.isfinite(numbers), np.nan_to_num((numbers - low) / step) - _LEVELS / 2, _GAP
     )

@@ -1,4 +1,4 @@
-"""Chart images as PNG, SVG and HTML files and in notebooks, without a browser."""
+"""Chart images: PNG, SVG and HTML files, and images in notebooks, without a browser."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from diploee.base.errors import Brief, InputError
 from diploee.base.files import check_output_file, whole_file
 from diploee.reports.drawing.alt_text import alt_text
 from diploee.reports.drawing.charts import Chart
-from diploee.reports.drawing.engine import converted
+from diploee.reports.drawing.engine import run_vl_convert
 from diploee.reports.drawing.page import Figures
 from diploee.reports.drawing.vega import chart_spec
 
@@ -29,24 +29,26 @@ def write_pictures(
     force: bool = False,
     inputs: Sequence[Path] = (),
 ) -> list[Path]:
-    """Write an image of each chart into a folder, by the chart's name."""
-    places, option = [folder / f"{name}.{kind}" for name in charts], f"--{kind}"
-    for place in places:  # before any work
+    """Write an image of each chart into a folder; return the files."""
+    paths, option = [folder / f"{name}.{kind}" for name in charts], f"--{kind}"
+    for place in paths:  # before any work
         check_output_file(place, force, inputs=inputs, option=option)
-    drawn = _drawn(charts.values(), kind)
-    for place, content in zip(places, drawn, strict=True):
+    images = _draw_images(charts.values(), kind)
+    for place, content in zip(paths, images, strict=True):
         with whole_file(place, force, inputs=inputs, option=option) as path:
             path.write_bytes(content)
-    return places
+    return paths
 
 
 def write_picture(chart: Chart, place: Path, force: bool = False) -> None:
-    """Write a chart to a PNG, SVG or HTML file, whole or not at all."""
+    """Write a chart to a PNG, SVG or HTML file, complete or not at all."""
     kind = place.suffix.lower().lstrip(".")
     if kind not in {"png", "svg", "html"}:
         raise InputError(f"{place}: a picture's name ends in .png, .svg or .html")
     content = (
-        Figures().page(chart).encode() if kind == "html" else _drawn([chart], kind)[0]
+        Figures().page(chart).encode()
+        if kind == "html"
+        else _draw_images([chart], kind)[0]
     )
     with whole_file(place, force) as path:
         path.write_bytes(content)
@@ -54,9 +56,9 @@ def write_picture(chart: Chart, place: Path, force: bool = False) -> None:
 
 @dataclass(frozen=True)
 class Picture(Brief):
-    """A chart image for notebooks."""
+    """Chart image for notebooks."""
 
-    chart: Chart  # its panels hold the arrays that are drawn
+    chart: Chart  # chart with its data
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -64,7 +66,7 @@ class Picture(Brief):
         return chart_spec(self.chart)
 
     def save(self, place: Path | str, force: bool = False) -> None:
-        """Write the chart to a PNG, SVG or HTML file, by the file name's suffix."""
+        """Write the chart to a PNG, SVG or HTML file, chosen by the file's ending."""
         write_picture(self.chart, Path(place), force)
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
@@ -75,22 +77,23 @@ class Picture(Brief):
         }
 
     def _repr_png_(self) -> bytes:
-        return _drawn([self.chart], "png")[0]
+        return _draw_images([self.chart], "png")[0]
 
 
-def _drawn(charts: Iterable[Chart], kind: str) -> list[bytes]:
+def _draw_images(charts: Iterable[Chart], kind: str) -> list[bytes]:
+    """Return the images of charts as PNG or SVG."""
     specs = [chart_spec(chart) for chart in charts]
     if kind == "png":
-        return converted(
+        return run_vl_convert(
             "vegalite_to_png", [((spec,), {"scale": SCALE}) for spec in specs]
         )
     return [
-        _renumbered(svg)
-        for svg in converted("vegalite_to_svg", [((s,), {}) for s in specs])
+        _renumber_ids(svg)
+        for svg in run_vl_convert("vegalite_to_svg", [((s,), {}) for s in specs])
     ]
 
 
-def _renumbered(content: bytes) -> bytes:
+def _renumber_ids(content: bytes) -> bytes:
     """Return an SVG with element ids that start at 0, for reproducible files."""
     svg = content.decode()
     ids = dict.fromkeys(re.findall(r'id="((?:clip|gradient_)\d+)"', svg))

@@ -1,8 +1,8 @@
-"""Chart panels as Vega-Lite specifications.
+"""Vega-Lite specifications of chart panels, for pages and files.
 
-The same plain dictionaries serve pages and files. A layer's data are columns (`x`, `y`,
-and `y2`, the other edge of an area). Files store them as rows, thinned to the pixels; a
-page stores columns, and its script thins them at every zoom.
+A layer's data are columns: `x`, `y`, and `y2` for the other edge of an area. Files
+store rows, thinned to the pixels. A page stores columns, which its script thins at
+every zoom.
 """
 
 from __future__ import annotations
@@ -16,7 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from diploee.reports.drawing.axis_extents import edges, step, thinned, x_range, y_range
+from diploee.reports.drawing.axis_extents import (
+    thin_columns,
+    x_extent,
+    x_range,
+    x_step,
+    y_range,
+)
 from diploee.reports.drawing.charts import (
     CIVIDIS,
     GRID,
@@ -82,7 +88,7 @@ Paint = Callable[[str], str]
 
 @dataclass
 class PanelSpec:
-    """A panel as Vega-Lite layers without data, with their columns and tooltips."""
+    """Panel as Vega-Lite layers without data, with their columns and tooltips."""
 
     layers: list[Json] = field(default_factory=list)
     columns: list[tuple[dict[str, Array], str]] = field(default_factory=list)
@@ -94,24 +100,24 @@ class PanelSpec:
         """Add a layer: mark, columns, and thinning method."""
         channels: Json = {"x": {"field": "x"}, "y": {"field": "y"}} | encoding
         self.layers.append({"mark": mark, "encoding": channels})
-        self.columns.append((_short(columns), how))
+        self.columns.append((_to_float32(columns), how))
 
-    def show(
+    def add_tooltip(
         self, name: str, unit: str, digits: int | None, how: str, **columns: Array
     ) -> None:
-        """Add a tooltip line; without `digits` it has three significant ones."""
+        """Add a tooltip line; without `digits` with three significant digits."""
         self.hover.append(
             {
                 "name": name,
                 "unit": unit,
                 "digits": digits,
                 "how": how,
-                "columns": _short(columns),
+                "columns": _to_float32(columns),
             }
         )
 
 
-def _short(columns: dict[str, Array]) -> dict[str, Array]:
+def _to_float32(columns: dict[str, Array]) -> dict[str, Array]:
     """Return columns with 32-bit numbers, precise enough for images."""
     return {
         name: values.astype(np.float32) if values.dtype.kind == "f" else values
@@ -187,9 +193,9 @@ def chart_spec(chart: Chart) -> Json:
 
 
 def _with_rows(panel: Panel, width: int) -> Json:
-    spec, drawn = panel_spec(panel, width, str)
-    for layer, (columns, how) in zip(spec["layer"], drawn.columns, strict=False):
-        layer["data"] = {"values": _rows(thinned(columns, how, 2 * width))}
+    spec, panel_layers = panel_spec(panel, width, str)
+    for layer, (columns, how) in zip(spec["layer"], panel_layers.columns, strict=False):
+        layer["data"] = {"values": _rows(thin_columns(columns, how, 2 * width))}
     spec["title"] = panel.title
     return spec
 
@@ -216,7 +222,7 @@ def milliseconds(values: Any) -> Any:
 
 def panel_spec(panel: Panel, width: int | str, paint: Paint) -> tuple[Json, PanelSpec]:
     """Return the specification of a panel without data, and its layers' columns."""
-    drawn = PanelSpec()
+    panel_layers = PanelSpec()
     low, high = y_range(panel)
     bars = [
         layer.name
@@ -226,34 +232,40 @@ def panel_spec(panel: Panel, width: int | str, paint: Paint) -> tuple[Json, Pane
     for layer in panel.layers:
         match layer:
             case Line():
-                _line(drawn, layer, paint)
+                _line(panel_layers, layer, paint)
             case Area():
-                _band(drawn, layer, paint)
+                _band(panel_layers, layer, paint)
             case Stack():
-                _stack(drawn, layer, paint)
+                _stack(panel_layers, layer, paint)
             case Bars():
-                _bars(drawn, layer, paint, bars, low if panel.y.kind == "log" else 0.0)
+                _bars(
+                    panel_layers,
+                    layer,
+                    paint,
+                    bars,
+                    low if panel.y.kind == "log" else 0.0,
+                )
             case Carpet():
-                _carpet(drawn, layer)
+                _carpet(panel_layers, layer)
     carpet = any(isinstance(layer, Carpet) for layer in panel.layers)
     x, y = _x_axis(panel), _y_axis(panel, (low, high))
     if carpet:
         x["axis"]["grid"] = y["axis"]["grid"] = False
-    for encoding in (layer["encoding"] for layer in drawn.layers):
+    for encoding in (layer["encoding"] for layer in panel_layers.layers):
         encoding["x"] = x | encoding["x"]
         encoding["y"] = y | encoding["y"]
-    layers = [*drawn.layers, *_legend(panel, width, paint)]
+    layers = [*panel_layers.layers, *_legend_layers(panel, width, paint)]
     height = HEIGHT_PX if not panel.small else HEIGHT_PX - (140 if panel.wide else 60)
-    return {"width": width, "height": height, "layer": layers}, drawn
+    return {"width": width, "height": height, "layer": layers}, panel_layers
 
 
 def _x_axis(panel: Panel) -> Json:
     axis = panel.x
     if axis.kind == "category":
-        return {"type": "nominal", **_names(panel, "x")}
+        return {"type": "nominal", **_category_axis(panel, "x")}
     low, high = x_range(panel)
     if not low < high:
-        low, high = (low - step(np.array([low])), high + step(np.array([low])))
+        low, high = (low - x_step(np.array([low])), high + x_step(np.array([low])))
     style: Json = {"title": axis.label, "tickCount": 10 if panel.wide else 6}
     return _continuous(axis, low, high, style)
 
@@ -263,7 +275,7 @@ def _y_axis(panel: Panel, ends: tuple[float, float]) -> Json:
         isinstance(layer, Carpet) and layer.y.dtype.kind == "U"
         for layer in panel.layers
     ):
-        return {"type": "nominal", **_names(panel, "y")}
+        return {"type": "nominal", **_category_axis(panel, "y")}
     style: Json = {"title": panel.y.label}
     if panel.y.bare:
         style |= {"labels": False, "ticks": False}
@@ -304,7 +316,7 @@ def _continuous(axis: Axis, low: Any, high: Any, style: Json) -> Json:
     return {"type": "quantitative", "axis": style, "scale": scale}
 
 
-def _names(panel: Panel, side: str) -> Json:
+def _category_axis(panel: Panel, side: str) -> Json:
     """Return the axis of categories, in the order of the layers.
 
     Long names are drawn at an angle.
@@ -333,17 +345,17 @@ def _names(panel: Panel, side: str) -> Json:
 
 
 def n_characters(names: list[str]) -> int:
-    """Return the total characters of the names' widest lines, with gaps of two."""
+    """Return the total length of the names' longest lines, with gaps of two."""
     return sum(max(map(len, name.split("\n"))) + 2 for name in names)
 
 
-def _line(drawn: PanelSpec, line: Line, paint: Paint) -> None:
+def _line(panel_layers: PanelSpec, line: Line, paint: Paint) -> None:
     colour = paint(line.colour)
     columns, has_gaps = {"x": line.x, "y": line.y}, bool(np.isnan(line.y).any())
-    how = "" if has_gaps or _names_along(line.x) else "means" if line.means else "ends"
+    how = "" if has_gaps or _is_names(line.x) else "means" if line.means else "ends"
     if line.limits is not None:
         low, high = line.limits
-        drawn.add(
+        panel_layers.add(
             {"type": "rule", "color": colour, "strokeWidth": 1.5},
             {"x": line.x, "y": high, "y2": low},
             y2={"field": "y2"},
@@ -352,16 +364,16 @@ def _line(drawn: PanelSpec, line: Line, paint: Paint) -> None:
     if line.markers_only:
         bold = line.limits is not None or line.texts or line.x.size < FEW
         point |= {"size": 30 if bold else 14, "opacity": 1 if bold else 0.45}
-        drawn.add(point, columns)
+        panel_layers.add(point, columns)
         if line.texts:
             texts = columns | {"text": np.array(line.texts)}
-            drawn.add(
+            panel_layers.add(
                 {"type": "text", "dy": -9, "color": colour},
                 texts,
                 text={"field": "text"},
             )
     else:
-        drawn.add(
+        panel_layers.add(
             {
                 "type": "line",
                 "color": colour,
@@ -376,19 +388,19 @@ def _line(drawn: PanelSpec, line: Line, paint: Paint) -> None:
             how,
         )
         if line.markers:
-            drawn.add(point | {"size": 30}, columns)
+            panel_layers.add(point | {"size": 30}, columns)
     digits = None if line.significant else line.digits
     kind = "point" if line.markers_only else "step" if line.steps else "near"
-    drawn.show(line.name, line.unit, digits, kind, **columns)
+    panel_layers.add_tooltip(line.name, line.unit, digits, kind, **columns)
 
 
-def _names_along(x: Array) -> bool:
+def _is_names(x: Array) -> bool:
     return x.dtype.kind in "UO"
 
 
-def _band(drawn: PanelSpec, band: Area, paint: Paint) -> None:
+def _band(panel_layers: PanelSpec, band: Area, paint: Paint) -> None:
     columns = {"x": band.x, "y": band.high, "y2": band.low}
-    drawn.add(
+    panel_layers.add(
         {
             "type": "area",
             "color": paint(band.colour),
@@ -405,14 +417,16 @@ def _band(drawn: PanelSpec, band: Area, paint: Paint) -> None:
     kind = "step" if band.steps else "near"
     for values, name in ((band.high, band.high_name), (band.low, band.low_name)):
         if name:
-            drawn.show(name, band.unit, band.digits, kind, x=band.x, y=values)
+            panel_layers.add_tooltip(
+                name, band.unit, band.digits, kind, x=band.x, y=values
+            )
 
 
-def _stack(drawn: PanelSpec, stack: Stack, paint: Paint) -> None:
+def _stack(panel_layers: PanelSpec, stack: Stack, paint: Paint) -> None:
     low = np.zeros(stack.x.size)
     for colour, part in zip(stack.colours, stack.parts, strict=True):
         high = low + part
-        drawn.add(
+        panel_layers.add(
             {
                 "type": "area",
                 "color": paint(colour),
@@ -427,41 +441,47 @@ def _stack(drawn: PanelSpec, stack: Stack, paint: Paint) -> None:
         low = high
     kind = "step" if stack.steps else "near"
     for name, part in zip(stack.names, stack.parts, strict=True):
-        drawn.show(name, stack.unit, stack.digits, kind, x=stack.x, y=part)
+        panel_layers.add_tooltip(
+            name, stack.unit, stack.digits, kind, x=stack.x, y=part
+        )
     total = stack.parts.sum(axis=0)
-    drawn.show(stack.total, stack.unit, stack.digits, kind, x=stack.x, y=total)
+    panel_layers.add_tooltip(
+        stack.total, stack.unit, stack.digits, kind, x=stack.x, y=total
+    )
 
 
 def _bars(
-    drawn: PanelSpec, bars: Bars, paint: Paint, names: list[str], foot: float
+    panel_layers: PanelSpec, bars: Bars, paint: Paint, names: list[str], foot: float
 ) -> None:
     colour, columns = paint(bars.colour), {"x": bars.x, "y": bars.y}
     if bars.touching:
-        half = step(bars.x) / 2
-        drawn.add(
+        half = x_step(bars.x) / 2
+        panel_layers.add(
             {"type": "bar", "color": colour, "clip": True, "binSpacing": 0.5},
             {"x": bars.x - half, "x2": bars.x + half, "y": bars.y},
             x2={"field": "x2"},
             y2={"datum": foot},
         )
-        drawn.show(bars.name, bars.unit, bars.digits, "near", **columns)
+        panel_layers.add_tooltip(bars.name, bars.unit, bars.digits, "near", **columns)
         return
-    beside: Json = {}
+    offset: Json = {}
     if len(names) > 1:
-        beside = {"xOffset": {"datum": bars.name, "scale": {"domain": names}}}
-    drawn.add({"type": "bar", "color": colour}, columns, y2={"datum": foot}, **beside)
-    drawn.show(bars.name, bars.unit, bars.digits, "near", **columns)
+        offset = {"xOffset": {"datum": bars.name, "scale": {"domain": names}}}
+    panel_layers.add(
+        {"type": "bar", "color": colour}, columns, y2={"datum": foot}, **offset
+    )
+    panel_layers.add_tooltip(bars.name, bars.unit, bars.digits, "near", **columns)
     if any(bars.texts):
         texts = columns | {"text": np.array(bars.texts)}
-        drawn.add(
+        panel_layers.add(
             {"type": "text", "dy": -7, "color": paint(INK)},
             texts,
             text={"field": "text"},
-            **beside,
+            **offset,
         )
 
 
-def _carpet(drawn: PanelSpec, carpet: Carpet) -> None:
+def _carpet(panel_layers: PanelSpec, carpet: Carpet) -> None:
     colour: Json = {
         "field": "z",
         "type": "quantitative",
@@ -477,36 +497,36 @@ def _carpet(drawn: PanelSpec, carpet: Carpet) -> None:
             "gradientLength": 160,
             "gradientThickness": 10,
             "tickCount": 4,
-            "titleOrient": "top" if _names_along(carpet.x) else "left",
+            "titleOrient": "top" if _is_names(carpet.x) else "left",
         },
     }
-    if _names_along(carpet.x):
-        _cells(drawn, carpet, colour)
+    if _is_names(carpet.x):
+        _draw_cells(panel_layers, carpet, colour)
         return
     (left, right), (bottom, top) = (
-        edges(carpet),
-        (carpet.y[0], carpet.y[-1] + step(carpet.y)),
+        x_extent(carpet),
+        (carpet.y[0], carpet.y[-1] + x_step(carpet.y)),
     )
-    place = {
+    extent = {
         "x": np.array([left]),
         "x2": np.array([right]),
         "y": np.array([top]),
         "y2": np.array([bottom]),
     }
-    drawn.add(
+    panel_layers.add(
         {"type": "image", "aspect": False, "smooth": False, "clip": True},
-        place | {"url": np.array([_image(carpet)])},
+        extent | {"url": np.array([_carpet_png_url(carpet)])},
         x2={"field": "x2"},
         y2={"field": "y2"},
         url={"field": "url"},
     )
     ends = np.array([carpet.low, carpet.high])
-    drawn.add(
+    panel_layers.add(
         {"type": "point", "opacity": 0},
-        {"x": np.repeat(place["x"], 2), "y": np.repeat(place["y2"], 2), "z": ends},
+        {"x": np.repeat(extent["x"], 2), "y": np.repeat(extent["y2"], 2), "z": ends},
         color=colour,
     )
-    drawn.hover.append(
+    panel_layers.hover.append(
         {
             "name": carpet.colour_label.partition(" [")[0],
             "unit": carpet.unit,
@@ -517,33 +537,33 @@ def _carpet(drawn: PanelSpec, carpet: Carpet) -> None:
     )
 
 
-def _cells(drawn: PanelSpec, carpet: Carpet, colour: Json) -> None:
-    """Draw a cell with its text for each value."""
+def _draw_cells(panel_layers: PanelSpec, carpet: Carpet, colour: Json) -> None:
+    """Add a coloured cell with its value as text for each value."""
     x, y = np.tile(carpet.x, carpet.y.size), np.repeat(carpet.y, carpet.x.size)
     z = carpet.z.ravel()
-    seen = np.isfinite(z)
-    columns = {"x": x[seen], "y": y[seen], "z": z[seen]}
-    drawn.add({"type": "rect"}, columns, color=colour)
-    texts = np.array([f"{float(f'{v:.4g}'):,.10g}" for v in z[seen]])
+    is_finite = np.isfinite(z)
+    columns = {"x": x[is_finite], "y": y[is_finite], "z": z[is_finite]}
+    panel_layers.add({"type": "rect"}, columns, color=colour)
+    texts = np.array([f"{float(f'{v:.4g}'):,.10g}" for v in z[is_finite]])
     middle = (carpet.low + carpet.high) / 2
-    drawn.add(
+    panel_layers.add(
         {"type": "text", "color": {"expr": f"datum.z < {middle:g} ? '#fff' : '#000'"}},
         columns | {"text": texts},
         text={"field": "text"},
     )
-    drawn.show(carpet.colour_label, carpet.unit, None, "cell", **columns)
+    panel_layers.add_tooltip(carpet.colour_label, carpet.unit, None, "cell", **columns)
 
 
-def _image(carpet: Carpet) -> str:
-    """Return the values as a PNG of palette colours, the first row at the bottom.
+def _carpet_png_url(carpet: Carpet) -> str:
+    """Return the values as a PNG of palette colours, as a data URL.
 
-    Gaps are transparent.
+    The first row is at the bottom; gaps are transparent.
     """
     n = 255
-    places = np.linspace(0, len(CIVIDIS) - 1, n)
+    positions = np.linspace(0, len(CIVIDIS) - 1, n)
     rgb = np.array([[int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in CIVIDIS])
     palette = np.stack(
-        [np.interp(places, np.arange(len(CIVIDIS)), rgb[:, k]) for k in range(3)],
+        [np.interp(positions, np.arange(len(CIVIDIS)), rgb[:, k]) for k in range(3)],
         axis=1,
     )
     span = (carpet.high - carpet.low) or 1.0
@@ -574,8 +594,8 @@ def _image(carpet: Carpet) -> str:
     )
 
 
-def _legend(panel: Panel, width: int | str, paint: Paint) -> Iterator[Json]:
-    """Yield a layer that only draws the legend, for several names."""
+def _legend_layers(panel: Panel, width: int | str, paint: Paint) -> Iterator[Json]:
+    """Yield a layer that only draws the legend, if there are several names."""
     entries: dict[str, tuple[str, list[int], float, float]] = {}
     for layer in panel.layers:
         match layer:
@@ -584,8 +604,8 @@ def _legend(panel: Panel, width: int | str, paint: Paint) -> Iterator[Json]:
                     entries.setdefault(name, (colour, [1, 0], 0.6, 10))
             case Line() if layer.legend:
                 is_line = layer.width and not layer.markers_only
-                drawn = _DASHES[layer.dash], 1.0, 2 if is_line else 10
-                entries.setdefault(layer.name, (layer.colour, *drawn))
+                style = _DASHES[layer.dash], 1.0, 2 if is_line else 10
+                entries.setdefault(layer.name, (layer.colour, *style))
             case Area(legend=True) | Bars():
                 opacity = getattr(layer, "opacity", 1.0)
                 entries.setdefault(layer.name, (layer.colour, [1, 0], opacity, 10))
@@ -594,7 +614,7 @@ def _legend(panel: Panel, width: int | str, paint: Paint) -> Iterator[Json]:
     colours, dashes, opacities, widths = zip(*entries.values(), strict=True)
     names = list(entries)
     entry_px = 44 + 6 * max(map(len, names))
-    shown = {
+    legend = {
         "orient": "top",
         "direction": "horizontal",
         "title": None,
@@ -623,7 +643,7 @@ def _legend(panel: Panel, width: int | str, paint: Paint) -> Iterator[Json]:
                 "field": "name",
                 "type": "ordinal",
                 "sort": None,
-                "legend": shown,
+                "legend": legend,
                 "scale": {"type": "ordinal", "domain": names, "range": values},
             }
             for channel, values in ranges.items()

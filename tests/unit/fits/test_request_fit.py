@@ -16,11 +16,11 @@ from diploee.base.errors import WorkloadError
 from diploee.base.rng import named_rng
 from diploee.base.tables import Float64Array
 from diploee.base.units import HOURS_PER_WEEK
-from diploee.fits.binned_counts import steps_of
+from diploee.fits.binned_counts import count_steps
 from diploee.fits.calendar import DAYS_OF_MONTH
 from diploee.fits.confidence_limits import poisson_limits
-from diploee.fits.overdispersion import dispersion_of
-from diploee.fits.requests.fit import RequestFit, fit_requests, trimmed
+from diploee.fits.overdispersion import compute_dispersion
+from diploee.fits.requests.fit import RequestFit, fit_requests, trim_trace
 from diploee.fits.requests.summary import request_stream
 from diploee.loads.import_counts import ImportCounts
 from diploee.loads.services.curves import nearest_length
@@ -171,26 +171,26 @@ def test_months_of_a_whole_year_are_fitted_unless_they_are_not_wanted() -> None:
     truth /= truth @ DAYS_OF_MONTH / 365
     spread = fit.month_high - fit.month_low  # twice the limits
     assert (np.abs(fit.calendar.month_weight - truth) <= spread).all()
-    assert fit.calendar.months is not None and fit.calendar.months.differ
+    assert fit.calendar.months is not None and fit.calendar.months.is_significant
     assert fit_requests(trace, months=False).calendar.month_weight is None
     even = fit_requests(trace_of(rng.poisson(flat), start)).calendar
     assert even.month_weight is None
-    assert even.months is not None and not even.months.differ
+    assert even.months is not None and not even.months.is_significant
 
 
 def test_a_trace_is_trimmed_to_local_times() -> None:
     start = datetime(2024, 1, 1, tzinfo=UTC)
     trace = trace_of(minutes(3, 5), start, offset_min=60)
-    cut = trimmed(trace, datetime(2024, 1, 8), datetime(2024, 1, 15, 0, 0, 30))
+    cut = trim_trace(trace, datetime(2024, 1, 8), datetime(2024, 1, 15, 0, 0, 30))
     assert cut.span_ms == 7 * 86_400_000
-    assert steps_of(cut).start_ms[0] == 1_704_672_000_000  # 2024-01-08 local
+    assert count_steps(cut).start_ms[0] == 1_704_672_000_000  # 2024-01-08 local
     week = trace.requests_of()[7 * 1440 - 60 :][: 7 * 1440]
     assert cut.requests_of().sum() == week.sum()
-    assert trimmed(trace, None, None) is trace
+    assert trim_trace(trace, None, None) is trace
     with pytest.raises(
         WorkloadError, match=r"no step from 2030-01-01.*from 2024-01-01"
     ):
-        trimmed(trace, datetime(2030, 1, 1), None)
+        trim_trace(trace, datetime(2030, 1, 1), None)
 
 
 def test_the_calendar_is_chosen_by_held_out_weeks_or_given() -> None:
@@ -217,7 +217,7 @@ def test_the_dispersion_index_covers_the_true_one(index: float, mean: float) -> 
     for _ in range(200):
         rate = mean if index == 1 else rng.gamma(mean / (index - 1), index - 1, n)
         counts = rng.poisson(rate, n).astype(float)
-        found = dispersion_of(counts, np.full(n, counts.mean()), 1, 0.95)
+        found = compute_dispersion(counts, np.full(n, counts.mean()), 1, 0.95)
         hits += found.low <= index <= found.high
         means.append(found.index)
     assert hits / 200 >= binomial_low(200, 0.88)

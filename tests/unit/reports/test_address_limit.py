@@ -40,7 +40,7 @@ def test_pictures_drawn_in_a_process_of_their_own_are_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls = [((SPEC,), {"scale": scale}) for scale in (1.0, 2.0)]
-    here = engine.converted("vegalite_to_png", calls)
+    here = engine.run_vl_convert("vegalite_to_png", calls)
     monkeypatch.setattr(engine, "address_limit_b", lambda: 10**15)
-    assert engine.converted("vegalite_to_png", calls) == here
+    assert engine.run_vl_convert("vegalite_to_png", calls) == here
     assert all(each.startswith(b"\x89PNG") for each in here)

@@ -21,7 +21,7 @@ from diploee.base.units import power_unit
 from diploee.grid.limits import Limits
 from diploee.metrics.catalogue import declared_metrics
 from diploee.reports.build import build_report
-from diploee.reports.common import one_chart
+from diploee.reports.common import join_charts
 from diploee.reports.compare import MetricRow, compare
 from diploee.reports.data import read_run
 from diploee.reports.drawing.charts import Line
@@ -60,7 +60,7 @@ def test_of_many_runs_each_is_drawn_as_alone_and_all_of_one_scale(
     folders = [(f"{k} {name}", runs[name].folder) for k, name in enumerate(names)]
     read = [replace(read_run(folder), label=label) for label, folder in folders]
     unit = power_unit(max(run.max_w for run in read))
-    panels = one_chart([(run.label, chart_of([run], unit)) for run in read]).panels
+    panels = join_charts([(run.label, chart_of([run], unit)) for run in read]).panels
     titles = [panel.title for panel in chart_of(read[:1], unit).panels]
     assert all(panel.title.startswith(f"{k % 4} b") for k, panel in enumerate(panels))
     assert len(panels) == 4 * len(titles)
@@ -186,7 +186,9 @@ def test_a_page_of_several_runs_shows_one_week_and_each_warning_once(
     apart = peak_week_chart([read["base"], read["day"]], unit)
     assert "the highest 1 min mean of each run" in apart.caption
     every = [w for name in runs for w in read[name].manifest["warnings"]]
-    told = build_report([runs[name].folder for name in runs], drawn=False).warnings
+    told = build_report(
+        [runs[name].folder for name in runs], with_charts=False
+    ).warnings
     assert len(told) == len(set(every))
     common = [w for w in set(every) if every.count(w) == len(runs)]
     assert all(any(t == f"all {len(runs)} runs: {w}" for t in told) for w in common)

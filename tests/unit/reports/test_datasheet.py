@@ -87,9 +87,10 @@ def test_ratings_and_contract_say_what_they_are_of(at_the_meter: Path) -> None:
 def test_sections_of_runs_beside_each_other_keep_their_rank(
     run_folder: Path, at_the_meter: Path
 ) -> None:
-    alone = [s.id for s in build_report([at_the_meter], drawn=False).sections]
+    alone = [s.id for s in build_report([at_the_meter], with_charts=False).sections]
     beside = [
-        s.id for s in build_report([run_folder, at_the_meter], drawn=False).sections
+        s.id
+        for s in build_report([run_folder, at_the_meter], with_charts=False).sections
     ]
     assert "poi" in beside
     assert beside == [name for name in alone if name in beside]

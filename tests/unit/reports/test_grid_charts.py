@@ -16,7 +16,7 @@ from builders import change_metrics
 
 from diploee.base.errors import InputError
 from diploee.reports.build import build_report
-from diploee.reports.common import near_range
+from diploee.reports.common import padded_range
 from diploee.reports.data import read_run
 from diploee.reports.drawing.charts import Chart, Line, log_ticks
 from diploee.reports.grid_charts import worst_window_psd
@@ -202,5 +202,5 @@ def test_ticks_of_a_logarithmic_axis_lie_on_it() -> None:
 
 @pytest.mark.parametrize(("low", "high"), [(100.0, 100.5), (99.0, 300.0), (0.0, 0.0)])
 def test_a_half_percent_is_no_cliff(low: float, high: float) -> None:
-    bottom, top = near_range(low, high)
+    bottom, top = padded_range(low, high)
     assert bottom <= low <= high <= top and top - bottom >= 0.09 * high

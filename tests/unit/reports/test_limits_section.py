@@ -82,7 +82,7 @@ def test_further_limits_come_after_those_that_a_run_was_checked_against(
     assert [r.verdict for r in checked.verdicts[0].results] == ["not met", "met"]
     sheets = (
         data_sheet(checked, [limits]),
-        build_report([checked.folder], [limits], drawn=False),
+        build_report([checked.folder], [limits], with_charts=False),
     )
     for page in sheets:
         (section,) = (s for s in page.sections if s.id == "limits")

@@ -62,7 +62,7 @@ def test_verdicts_stand_in_the_answer_in_a_word(run: Run) -> None:
     (verdict,) = (f for f in sections[0].figures if f.key == "verdict")
     assert verdict.value == report.verdict and sections[1].id == "limits"
     (table,) = sections[1].tables
-    assert {table.cell(item, "Verdict") for item in table.rows} >= {report.of_span}
+    assert {table.cell(item, "Verdict") for item in table.rows} >= {report.span_verdict}
 
 
 def test_figures_are_the_metrics_in_the_page_s_unit(run: Run) -> None:

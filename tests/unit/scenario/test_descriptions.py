@@ -51,8 +51,8 @@ def test_report_and_comparison_of_a_changed_site_say_so(tmp_path: Path) -> None:
             base, tmp_path / str(n), values={KEY: n}, profiles=tiny_library()
         )
         folders.append(run.folder)
-    assert build_report([folders[0]], drawn=False).summary == (TEXT,)
-    assert build_report([folders[1]], drawn=False).summary == (
+    assert build_report([folders[0]], with_charts=False).summary == (TEXT,)
+    assert build_report([folders[1]], with_charts=False).summary == (
         f"Set since: {KEY}=24. {TEXT}",
     )
     assert list(diploee.compare(*folders).settings) == [KEY]

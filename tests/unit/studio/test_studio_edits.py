@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from diploee.base.errors import ScenarioError
 from diploee.base.files.paths import shipped
 from diploee.scenario.loading import get_value
-from diploee.studio.edits import TAKEN_OUT, edited, flow, listed, read
+from diploee.studio.edits import REMOVED, parse_yaml, set_key, set_list, to_flow_yaml
 
 TEXT = """\
 # A site
@@ -67,7 +67,7 @@ def differences(after: str) -> list[str]:
 def test_edit_changes_one_line_and_keeps_its_comment(
     key: str, value: Any, line: str
 ) -> None:
-    after = edited(TEXT, key, value)
+    after = set_key(TEXT, key, value)
     new, gone = differences(after)
     assert (new, gone[:1]) == (f"+{line}", "-")
     assert get_value(yaml.safe_load(after), key) == value
@@ -77,11 +77,11 @@ def test_new_key_of_a_block_is_a_line_behind_the_others_and_takes_that_line_out(
     None
 ):
     for key in ("seed", "facility.pools.b.scheduler", "facility.stages.2.energy_mwh"):
-        (new,) = differences(edited(TEXT, key, 7))
+        (new,) = differences(set_key(TEXT, key, 7))
         assert new.lstrip("+ ") == f"{key.rpartition('.')[2]}: 7"
-    taken = edited(TEXT, "facility.pools.b.n_nodes", TAKEN_OUT)
+    taken = set_key(TEXT, "facility.pools.b.n_nodes", REMOVED)
     assert taken == TEXT.replace("      n_nodes: 5\n", "")
-    assert edited(TEXT, "facility.none", TAKEN_OUT) == TEXT
+    assert set_key(TEXT, "facility.none", REMOVED) == TEXT
 
 
 ECO, BATTERY = {"kind": "ups", "mode": "eco"}, {"kind": "battery", "power_mw": 1}
@@ -98,20 +98,20 @@ ECO, BATTERY = {"kind": "ups", "mode": "eco"}, {"kind": "battery", "power_mw": 1
 def test_item_joins_leaves_or_changes_and_the_others_stay(
     items: list[Any], lines: list[str]
 ) -> None:
-    assert differences(listed(TEXT, "facility.stages", items)) == lines
+    assert differences(set_list(TEXT, "facility.stages", items)) == lines
 
 
 def test_edit_within_an_anchor_changes_that_key_alone_and_writes_the_rest_out() -> None:
     text = "a: &one {x: 1, y: 2}\nb: *one\n"
     for changed, other in ("ab", "ba"):
-        found = yaml.safe_load(edited(text, f"{changed}.x", 5))
+        found = yaml.safe_load(set_key(text, f"{changed}.x", 5))
         assert found == {changed: {"x": 5, "y": 2}, other: {"x": 1, "y": 2}}
 
 
 @pytest.mark.parametrize("text", ["a: [", "a: !!python/object:os.system {}", "- 1"])
 def test_text_that_is_no_scenario_is_refused_in_words(text: str) -> None:
     with pytest.raises(ScenarioError):
-        edited(text, "a", 1)
+        set_key(text, "a", 1)
 
 
 @settings(max_examples=12)
@@ -136,13 +136,13 @@ def test_any_edit_of_what_ships_means_what_it_says(
     name: str, value: Any, data: Any
 ) -> None:
     text = shipped("scenario")[name].read_text("utf-8")
-    before, _ = read(text)
+    before, _ = parse_yaml(text)
     keys = [key for key in before if not isinstance(before[key], list)]
     key = data.draw(
         st.sampled_from([*keys, "facility.pools", "facility.stages", "new", "a.b.c"])
     )
-    assert read(edited(text, key, value))[0] == with_value_of(before, key, value)
-    assert read(flow({"x": value}))[0] == {"x": value}
+    assert parse_yaml(set_key(text, key, value))[0] == with_value_of(before, key, value)
+    assert parse_yaml(to_flow_yaml({"x": value}))[0] == {"x": value}
 
 
 def with_value_of(data: dict[str, Any], key: str, value: Any) -> dict[str, Any]:

@@ -25,11 +25,11 @@ class NoJobs:
 
     asked: ClassVar[list[Any]] = []
 
-    async def warm(self) -> None: ...
+    async def start_child(self) -> None: ...
 
     async def close(self) -> None: ...
 
-    async def do(self, job: Any, _writes: Path) -> AsyncGenerator[Any, None]:
+    async def run(self, job: Any, _writes: Path) -> AsyncGenerator[Any, None]:
         NoJobs.asked.append(job)
         yield {"end": True, "problems": []}
 
@@ -184,7 +184,10 @@ def test_run_outside_of_the_folder_is_neither_opened_nor_taken(
 
 
 def test_scenario_outside_of_the_folder_is_not_read(studio: Studio) -> None:
-    for file in ("../other.yaml", str(studio.place.folder.parent / "other.yaml")):
+    for file in (
+        "../other.yaml",
+        str(studio.studio_folder.folder.parent / "other.yaml"),
+    ):
         body = {"page": "p", "draft": {"start": "file", "file": file}}
         status, answer, _ = ask(studio, name="state", body=body)
         assert status == 200
@@ -196,11 +199,11 @@ def test_scenario_outside_of_the_folder_is_not_read(studio: Studio) -> None:
 def test_nothing_is_saved_under_a_name_that_is_a_path(
     name: str, studio: Studio
 ) -> None:
-    before = sorted(studio.place.folder.parent.rglob("*"))
+    before = sorted(studio.studio_folder.folder.parent.rglob("*"))
     text = f"name: '{name}'\nfacility: {{}}\n"
     body = {"page": "p", "draft": {"start": "text", "text": text}}
     assert ask(studio, name="save", body=body)[0] == 400
-    assert sorted(studio.place.folder.parent.rglob("*")) == before
+    assert sorted(studio.studio_folder.folder.parent.rglob("*")) == before
 
 
 @pytest.mark.usefixtures("unasked")
@@ -261,7 +264,7 @@ def test_it_listens_on_the_loopback_address_alone(studio: Studio) -> None:
 
 def test_port_that_is_taken_is_one_line(studio: Studio) -> None:
     with pytest.raises(InputError, match=f"--port: {studio.port} can't be taken"):
-        Studio(studio.place, 60, studio.port)
+        Studio(studio.studio_folder, 60, studio.port)
 
 
 def test_draft_is_saved_once_and_replaced_on_request_alone(studio: Studio) -> None:
@@ -277,8 +280,8 @@ def test_draft_is_saved_once_and_replaced_on_request_alone(studio: Studio) -> No
     assert json.loads(answer)["exists"] is True
     assert ask(studio, name="save", body=body | {"force": True})[0] == 200
     text = json.loads(ask(studio, name="state", body=body)[1])["text"]
-    assert (studio.place.folder / "mine.yaml").read_text("utf-8") == text
-    (studio.place.folder / "mine.yaml").unlink()
+    assert (studio.studio_folder.folder / "mine.yaml").read_text("utf-8") == text
+    (studio.studio_folder.folder / "mine.yaml").unlink()
 
 
 def test_folder_that_vanished_is_one_line_naming_it(
@@ -288,7 +291,7 @@ def test_folder_that_vanished_is_one_line_naming_it(
     folder.mkdir()
     monkeypatch.setattr(server, "Jobs", NoJobs)
     with served(folder, 60) as made:
-        made.answers.cleanup()
+        made.results_folder.cleanup()
         folder.rmdir()
         for name in ("run", "save", "start", "state"):
             status, answer, _ = ask(made, name=name)

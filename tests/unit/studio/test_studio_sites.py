@@ -14,17 +14,17 @@ from diploee.base.errors import InputError, ScenarioError
 from diploee.facility import STAGES
 from diploee.scenario import load_scenario, scenario_from_dict
 from diploee.scenario.starter import SiteAnswers
-from diploee.studio.edits import read
+from diploee.studio.edits import parse_yaml
 from diploee.studio.sites import (
     EQUIPMENT,
     MAX_FIRST,
     Draft,
     StudioFolder,
     checked_scenario,
-    opened,
-    search,
-    state,
-    week_of,
+    open_draft,
+    page_contents,
+    search_keys,
+    week_text,
 )
 
 FILE = {"start": "file", "file": "colocation_10mw_poi"}
@@ -39,7 +39,7 @@ def place(tmp_path: Path) -> StudioFolder:
 
 def shown(place: StudioFolder, *edits: tuple[str, str], **start: Any) -> dict[str, Any]:
     """Return the state of a draft of what ships, the quickest to check."""
-    return state(Draft(edits=edits, **(start or FILE)), place)
+    return page_contents(Draft(edits=edits, **(start or FILE)), place)
 
 
 def field_of(found: dict[str, Any], key: str) -> dict[str, Any]:
@@ -64,27 +64,27 @@ def test_field_says_unit_default_range_and_what_is_assumed_as_its_model_declares
     place: StudioFolder,
 ) -> None:
     draft = Draft(edits=(BATTERY,), **FILE)
-    (found,) = search(draft, place, "charge_efficiency discharge")
+    (found,) = search_keys(draft, place, "charge_efficiency discharge")
     spec = STAGES.by_name["battery"].model_fields["discharge_efficiency"]
     assert (found["default"], found["given"]) == (str(spec.default), False)
     assert (found["range"], found["assumed"]) == (spec.json_schema_extra["range"], True)  # type: ignore[call-overload,index]
     assert found["text"] == spec.description
-    power = field_of(state(draft, place), BATTERY[0])
+    power = field_of(page_contents(draft, place), BATTERY[0])
     assert (power["value"], power["unit"]) == ("0.5", "MW")
 
 
 def test_search_finds_keys_by_name_and_by_description(place: StudioFolder) -> None:
     draft = Draft(**FILE)
-    assert search(draft, place, "seed")[0]["key"] == "seed"
-    by_text = [field["key"] for field in search(draft, place, "length of the run")]
+    assert search_keys(draft, place, "seed")[0]["key"] == "seed"
+    by_text = [field["key"] for field in search_keys(draft, place, "length of the run")]
     assert "duration" in by_text
-    assert search(draft, place, "no such words") == []
+    assert search_keys(draft, place, "no such words") == []
 
 
 def test_search_finds_equipment_that_is_not_there_and_setting_its_key_adds_it(
     place: StudioFolder,
 ) -> None:
-    (found, *_) = search(Draft(**FILE), place, "ramp_limit up_mw_per_min")
+    (found, *_) = search_keys(Draft(**FILE), place, "ramp_limit up_mw_per_min")
     key = "facility.stages.ramp_limit.up_mw_per_min"
     assert (found["key"], found["value"]) == (key, "")
     assert "ramp limit" in line_of(shown(place, (key, "2")))
@@ -149,8 +149,8 @@ def test_text_is_the_file_with_its_comments_and_gives_the_same_scenario(
     place: StudioFolder,
 ) -> None:
     found = shown(place, *EDITS)
-    assert scenario_from_dict(read(found["text"])[0]).sha256() == found["hash"]
-    given = opened(Draft(**FILE), place).text.splitlines()
+    assert scenario_from_dict(parse_yaml(found["text"])[0]).sha256() == found["hash"]
+    given = open_draft(Draft(**FILE), place).text.splitlines()
     kept = [line for line in given if line in found["text"].splitlines()]
     assert len(given) - len(kept) <= len(EDITS)
 
@@ -168,7 +168,7 @@ def test_template_is_what_init_writes(place: StudioFolder, tmp_path: Path) -> No
 
 def test_week_changes_span_and_limits_alone(place: StudioFolder) -> None:
     text = shown(place, ("limits", "[ieso_3_0]"))["text"]
-    whole, week = read(text)[0], read(week_of(text, "2018-07-02"))[0]
+    whole, week = parse_yaml(text)[0], parse_yaml(week_text(text, "2018-07-02"))[0]
     changed = {key for key in {**whole, **week} if whole.get(key) != week.get(key)}
     assert changed == {"start", "duration", "limits"}
     assert "limits" not in week
@@ -182,7 +182,7 @@ def test_file_outside_of_the_folder_is_refused(name: str, tmp_path: Path) -> Non
     (inner / "link.yaml").symlink_to(tmp_path / "secret.yaml")
     (inner / "x.txt").write_text("name: x\n", "utf-8")
     with pytest.raises(InputError):
-        opened(Draft(start="file", file=name), StudioFolder(inner.resolve()))
+        open_draft(Draft(start="file", file=name), StudioFolder(inner.resolve()))
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_file_outside_of_the_folder_is_refused(name: str, tmp_path: Path) -> Non
 def test_scenario_names_no_file_outside_of_the_folder(
     edit: tuple[str, str], place: StudioFolder
 ) -> None:
-    found = shown(place, edit, start="text", text=opened(Draft(**FILE), place).text)
+    found = shown(place, edit, start="text", text=open_draft(Draft(**FILE), place).text)
     assert "outside of" in found["problems"][0]["message"]
 
 
@@ -210,7 +210,7 @@ def test_scenario_loads_no_code(
     signal = f"{{{kind}path: 'planted_module:Thing'}}"
     draft = Draft(edits=(("replica_streams.x.controller", signal),), **FILE)
     with pytest.raises(ScenarioError, match="code of your own"):
-        checked_scenario(opened(draft, place).text, place.folder, place)
+        checked_scenario(open_draft(draft, place).text, place.folder, place)
 
 
 def test_name_of_a_template_is_a_name_alone(place: StudioFolder) -> None:

@@ -1,1 +1,1 @@
-"""Limit kinds that ship with diploee, each with its file key and checks."""
+"""Limit kinds of diploee, each with its YAML keys and checks."""

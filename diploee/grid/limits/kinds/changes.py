@@ -1,4 +1,4 @@
-"""Limits on power changes: ramps, steps, swings, frequency bands and lines."""
+"""Limits on changes of power: ramps, steps, swings, frequency bands, spectral lines."""
 
 from __future__ import annotations
 
@@ -47,19 +47,24 @@ from diploee.scenario.times import ResolutionMs
 _WAYS = ("up", "down", "")
 _UNITS = (("s", MS_PER_S), ("min", MS_PER_MIN))
 _IS_REAL = 1e-12
-"""Imaginary part of a pole that is rounding."""
+"""Imaginary part of a pole below which the pole is real [1]."""
 
 SETTLED = 1e-3
-"""ASSUMPTION [J]: a filter has started up when its slowest mode has decayed to this."""
+"""Decay of a filter's slowest mode after which it has started up [1].
+
+ASSUMPTION (judgement).
+"""
 
 
 class RampLimit(LimitSpec):
     """Largest ramp over an interval, by either of two definitions.
 
-    ``adjacent_means``: ``(mean(P over [t, t + L)) - mean(P over [t - L, t))) / L``, as
-    the metrics have it; ``end_points``: ``(P(t + L) - P(t)) / L`` of the run's own
-    interval means. The first is never above the largest of the second; both slide by
-    the run's resolution.
+    ``adjacent_means``, as in the metrics:
+    ``(mean(P over [t, t + L)) - mean(P over [t - L, t))) / L``.
+    ``end_points``: ``(P(t + L) - P(t)) / L`` of the run's own means.
+
+    The largest ramp of adjacent means never exceeds the largest ramp of end points.
+    Both windows slide by the run's step.
     """
 
     key = "ramps"
@@ -88,49 +93,51 @@ class RampLimit(LimitSpec):
                 "give a rate: up_mw_per_s, down_mw_per_s, mw_per_s, or the same in "
                 "_per_min"
             )
-        if self.percentile is not None and any(way for way, *_ in rates):
+        if self.percentile is not None and any(direction for direction, *_ in rates):
             raise ValueError(
                 "a percentile is of ramps either way: give mw_per_s or mw_per_min"
             )
         return self
 
     def rates(self) -> Iterator[tuple[str, PowerBound, str, int]]:
-        """Yield direction, rate, unit and unit's time [ms] of every limit set."""
+        """Yield direction, bound, unit and the unit's time [ms] of each rate."""
         for per, per_ms in _UNITS:
-            for way in _WAYS:
-                amount = getattr(self, f"{way}_mw_per_{per}".removeprefix("_"))
+            for direction in _WAYS:
+                amount = getattr(self, f"{direction}_mw_per_{per}".removeprefix("_"))
                 if amount is not None:
-                    yield way, amount, f"MW/{per}", per_ms
+                    yield direction, amount, f"MW/{per}", per_ms
 
     @property
     def what(self) -> str:
-        """Name of the limited quantity."""
+        """Text of the limited quantity, such as `ramp over 60 s`."""
         return f"ramp over {self.interval / MS_PER_S:g} s"
 
     def changes_mw(self) -> Iterator[tuple[str, PowerBound, float, float]]:
-        """Yield each rate with how often its time goes into the interval."""
-        for way, amount, _, per_ms in self.rates():
-            yield way, amount, self.interval / per_ms, self.interval
+        """Yield each rate times the interval: the largest change over the interval."""
+        for direction, amount, _, per_ms in self.rates():
+            yield direction, amount, self.interval / per_ms, self.interval
 
-    def drawn(self, step_ms: int) -> Iterator[tuple[str, PowerBound, float, int]]:  # noqa: ARG002
-        """Yield a chart line for each ramp limit."""
-        for way, amount, factor, _ in (
+    def chart_lines(self, step_ms: int) -> Iterator[tuple[str, PowerBound, float, int]]:  # noqa: ARG002
+        """Yield a chart line for each rate; none for a percentile."""
+        for direction, amount, factor, _ in (
             self.changes_mw() if self.percentile is None else ()
         ):
-            yield f"ramps {way}".rstrip(), amount, factor, self.interval
+            yield f"ramps {direction}".rstrip(), amount, factor, self.interval
 
-    def checks(self, shown: SeriesContext) -> Iterator[Check]:
-        """Yield one check for each rate."""
-        shown.held(self.interval)
-        n, step_ms = self.interval // shown.clock.step_ms, shown.clock.step_ms
+    def checks(self, context: SeriesContext) -> Iterator[Check]:
+        """Yield a check for each rate, on its largest value or its percentile."""
+        context.require_window(self.interval)
+        n, step_ms = self.interval // context.clock.step_ms, context.clock.step_ms
         means = self.between == "adjacent_means"
         n_window, per_mean = (2 * n, n) if means else (n + 1, 1)
         signal = ramps(n) if means else differences(n)
-        for way, amount, unit, per_ms in self.rates():
-            limit, of = amount.of(shown)
-            text = RAMP.format(way or "either way", f"{self.interval / MS_PER_S:g} s")
-            text += f", {'adjacent means' if means else 'end points'}{of}"
-            said = shown.steps(self.interval, between_points=not means)
+        for direction, amount, unit, per_ms in self.rates():
+            limit, reference = amount.resolve(context)
+            text = RAMP.format(
+                direction or "either way", f"{self.interval / MS_PER_S:g} s"
+            )
+            text += f", {'adjacent means' if means else 'end points'}{reference}"
+            caveats = context.step_caveats(self.interval, between_points=not means)
             scale = 1 / QUANTA_PER_MW / per_mean / (self.interval / per_ms)
             if self.percentile is None:
                 yield Check(
@@ -139,55 +146,57 @@ class RampLimit(LimitSpec):
                     unit,
                     self.interval,
                     step_ms,
-                    _sizes(signal, way, scale),
+                    _change_sizes(signal, direction, scale),
                     n_window,
-                    event=("ramps", self.interval / MS_PER_S, way)
-                    if means and way
+                    event=("ramps", self.interval / MS_PER_S, direction)
+                    if means and direction
                     else None,
-                    **said._asdict(),
+                    **caveats._asdict(),
                 )
                 continue
-            sizes = SignalHistogram(_sizes(signal, way), n_window)
+            sizes = SignalHistogram(_change_sizes(signal, direction), n_window)
             yield check_of_run(
                 f"P{self.percentile:g} of {text}",
                 limit,
                 unit,
-                shown,
+                context,
                 sizes,
                 partial(_percentile, sizes, self.percentile, scale),
                 span_ms=self.interval,
-                **said._asdict(),
+                **caveats._asdict(),
             )
 
 
-def _sizes(signal: Signal, way: str, scale: float = 1) -> Signal:
-    """Return the sizes of changes [scaled]: up, down, or either way."""
+def _change_sizes(signal: Signal, direction: str, scale: float = 1) -> Signal:
+    """Return a signal of the sizes of changes, times `scale`: rises, falls or both."""
 
-    def of(stretch: Chunk) -> SignalChunk | None:
-        if (result := signal(stretch)) is None:
+    def changes(chunk: Chunk) -> SignalChunk | None:
+        if (result := signal(chunk)) is None:
             return None
         values = (
             result.values
-            if way == "up"
+            if direction == "up"
             else -result.values
-            if way
+            if direction
             else np.abs(result.values)
         )
         return result._replace(values=values if scale == 1 else values * scale)
 
-    return of
+    return changes
 
 
 def _percentile(sizes: SignalHistogram, percent: float, scale: float) -> float | None:
-    seen = sizes.result()
-    return seen.percentile(percent) * scale if seen.count else None
+    """Return a percentile of the sizes, times `scale`; None without sizes."""
+    histogram = sizes.result()
+    return histogram.percentile(percent) * scale if histogram.count else None
 
 
 class ChangeLimit(LimitSpec):
-    """Changes above a size must take their time: a conditional ramp.
+    """Largest rate of changes above a size; smaller changes may be faster.
 
-    A change of x takes x / r at the rate r: a range above x within a window of that
-    length is faster. ASSUMPTION [J]: what lies further apart is not one change.
+    A change of x [MW] at rate r [MW/s] takes x / r [s]. A range above x within a window
+    of that length is therefore faster than r. ASSUMPTION (judgement): power values
+    further apart do not belong to one change.
     """
 
     key = "changes"
@@ -214,41 +223,42 @@ class ChangeLimit(LimitSpec):
 
     @property
     def what(self) -> str:
-        """Name of the limited quantity."""
+        """Text of the limited quantity: size, rate and window."""
         return (
             f"changes above {self.above_mw:g} MW at most {self.max_mw_per_s:g} MW/s: "
             f"{SWING.format(f'{self._window_s:.4g} s')}"
         )
 
     def changes_mw(self) -> Iterator[tuple[str, PowerBound, float, float]]:
-        """Yield the size from which on a change is limited."""
+        """Yield the size above which a change is limited."""
         yield "", PowerBound(mw=self.above_mw), 1.0, self._window_s * MS_PER_S
 
-    def checks(self, shown: SeriesContext) -> Iterator[Check]:
-        """Yield the check."""
-        step_ms = shown.clock.step_ms
+    def checks(self, context: SeriesContext) -> Iterator[Check]:
+        """Yield the check on the range within the window of a change."""
+        step_ms = context.clock.step_ms
         # The last value of a window of n values starts n - 1 intervals after the first.
         n = int(self._window_s * MS_PER_S + 1e-6) // step_ms
-        shown.held(n * step_ms)
-        yield _swing(shown, self.what, self.above_mw, n * step_ms, n + 1)
+        context.require_window(n * step_ms)
+        yield _swing_check(context, self.what, self.above_mw, n * step_ms, n + 1)
 
 
-def _swing(
-    shown: SeriesContext, text: str, limit_mw: float, span_ms: int, n: int
+def _swing_check(
+    context: SeriesContext, text: str, limit_mw: float, span_ms: int, n: int
 ) -> Check:
-    """Return a check of the range of n values."""
-    said = shown.steps(span_ms, between_points=True)._asdict()
-    step_ms, signal = shown.clock.step_ms, ranges(n)
+    """Return a check on the range of `n` consecutive values."""
+    caveats = context.step_caveats(span_ms, between_points=True)._asdict()
+    step_ms, signal = context.clock.step_ms, ranges(n)
     return Check(
-        text, limit_mw, "MW", span_ms, step_ms, signal, n, QUANTA_PER_MW, **said
+        text, limit_mw, "MW", span_ms, step_ms, signal, n, QUANTA_PER_MW, **caveats
     )
 
 
 class BandFilter(Band):
-    """Causal Butterworth band-pass, or high-pass where the run's rate is too low.
+    """Causal Butterworth band-pass; a high-pass if `high_hz` is above Nyquist.
 
-    ASSUMPTION [J]: the rules name a band alone; order and causality are as in a public
-    implementation. The order can be set, and all of it is named in the result.
+    ASSUMPTION (judgement): the published rules name a band alone; order and causality
+    are those of a public implementation. The order is a key, and the result names the
+    whole filter.
     """
 
     low_hz: Annotated[float, Field(ge=0.001)] = Field(
@@ -259,7 +269,7 @@ class BandFilter(Band):
     )
 
     def sections(self, step_ms: int) -> Float64Array:
-        """Return the filter in second-order sections, shape (s, 6)."""
+        """Return the coefficients of second-order sections, shape (sections, 6)."""
         # As scipy.signal.butter, which takes seconds to import on a fresh machine. The
         # bilinear transform z = (1 + s) / (1 - s) warps the edges.
         rate_hz, n = MS_PER_S / step_ms, self.order
@@ -278,15 +288,17 @@ class BandFilter(Band):
         pairs += filter(len, [[*z[np.abs(z.imag) <= _IS_REAL]]])
         pairs.sort(key=lambda poles: -sum(poles).real)  # slow ones at the zeros of 0 Hz
         sections = np.zeros((len(pairs), 6))
-        for row, poles, at in zip(sections, pairs, zeros.reshape(n, 2), strict=False):
-            a, b = np.poly(poles).real, np.poly(at[: len(poles)])
+        for row, poles, section_zeros in zip(
+            sections, pairs, zeros.reshape(n, 2), strict=False
+        ):
+            a, b = np.poly(poles).real, np.poly(section_zeros[: len(poles)])
             gain = np.abs(np.polyval(b, unity) / np.polyval(a, unity))
             row[: b.size], row[3 : 3 + a.size] = b / gain, a
         return sections
 
 
 class SwingLimit(LimitSpec):
-    """Largest range, the largest less the smallest value, within a sliding window."""
+    """Largest swing: maximum minus minimum within a sliding window."""
 
     key = "swings"
     is_sized_for = True
@@ -299,43 +311,44 @@ class SwingLimit(LimitSpec):
 
     @property
     def what(self) -> str:
-        """Name of the limited quantity."""
+        """Text of the limited quantity, such as `swing within 5 s`."""
         text = SWING.format(f"{self.window / MS_PER_S:g} s")
         band = self.filter
         return f"{text}, filtered to {band.band}" if band else text
 
     def changes_mw(self) -> Iterator[tuple[str, PowerBound, float, float]]:
-        """Yield the range; a filter may overshoot, so that none holds behind one."""
+        """Yield the range; none with a filter, whose output may overshoot its input."""
         if self.filter is None:
             yield "", self.max_mw, 1.0, self.window
 
-    def drawn(self, step_ms: int) -> Iterator[tuple[str, PowerBound, float, int]]:  # noqa: ARG002
-        """Yield a chart line for the largest range."""
+    def chart_lines(self, step_ms: int) -> Iterator[tuple[str, PowerBound, float, int]]:  # noqa: ARG002
+        """Yield a chart line for the largest range; none with a filter."""
         if self.filter is None:
             yield "swings", self.max_mw, 1.0, self.window
 
-    def checks(self, shown: SeriesContext) -> Iterator[Check]:
-        """Yield the check."""
-        shown.held(self.window, 2)
-        limit, of = self.max_mw.of(shown)
-        step_ms, n = shown.clock.step_ms, self.window // shown.clock.step_ms
-        check = _swing(shown, f"{self.what}{of}", limit, self.window, n)
+    def checks(self, context: SeriesContext) -> Iterator[Check]:
+        """Yield the check on the range within the window, filtered if specified."""
+        context.require_window(self.window, 2)
+        limit, reference = self.max_mw.resolve(context)
+        step_ms, n = context.clock.step_ms, self.window // context.clock.step_ms
+        check = _swing_check(context, f"{self.what}{reference}", limit, self.window, n)
         check.event = ("rolling_range", self.window / MS_PER_S, "")
         if self.filter is not None:
-            _, of_band = shown.seen(self.filter)
+            _, band_caveats = context.visible_band(self.filter)
             if self.filter.low_hz >= 0.5 * MS_PER_S / step_ms:
                 raise NotAssessable(
-                    f"the run's step of {shown.clock.step_s:g} s holds none", Need.FINER
+                    f"the run's step of {context.clock.step_s:g} s holds none",
+                    Need.FINER,
                 )
             running = RunningFilter(self.filter.sections(step_ms), n)
             signal = check.signal
-            check.signal = lambda stretch: signal(running.see(stretch))
+            check.signal = lambda chunk: signal(running.filter(chunk))
             check.measure = unfiltered = SignalHistogram(signal, n)
-            check.aside = lambda: (
+            check.extra_text = lambda: (
                 f"without the filter {to_mw(max(unfiltered.result().max, 0)):.4g} MW"
             )
-            check.note = "; ".join(filter(None, (of_band.note, check.note)))
-            check.scope = "; ".join(filter(None, (of_band.scope, check.scope)))
+            check.note = "; ".join(filter(None, (band_caveats.note, check.note)))
+            check.scope = "; ".join(filter(None, (band_caveats.scope, check.scope)))
             check.event = None
             check.text += (
                 f" (causal Butterworth of order {self.filter.order}, started at rest "
@@ -346,92 +359,94 @@ class SwingLimit(LimitSpec):
 
 
 class RunningFilter:
-    """Streaming filter that keeps its state between chunks and starts at rest.
+    """Filter of a series in chunks: its state continues from one chunk to the next.
 
-    It gives filtered values as far as windows of `n_kept` reach back; `sections` has
-    shape (s, 6).
+    It starts at rest at the first value, and leaves out the values of its start-up.
+    `sections` has shape (sections, 6). A filtered chunk repeats the previous values
+    that windows of `n_kept` values need.
     """
 
     def __init__(self, sections: Float64Array, n_kept: int) -> None:
         self._sections, self._n_kept = sections, n_kept
         poles = np.concatenate([np.roots(row[3:]) for row in sections])
         self.n_settling = int(np.ceil(np.log(SETTLED) / np.log(np.abs(poles).max())))
-        # At a constant 1 all of it is held back by the first section.
+        # For a constant input of 1 the band-pass gives 0, so the first section's state
+        # cancels its input.
         self._rest = np.zeros((len(sections), 2))
         self._rest[0] = -sections[0, 0], sections[0, 2]
         self._end_ms: int | None = None
         self._n_left_out = 0
 
-    def see(self, stretch: Chunk) -> Chunk:
-        """Filter a new chunk and return the part that windows reach back to."""
-        new = stretch.new.astype(np.float64)
+    def filter(self, chunk: Chunk) -> Chunk:
+        """Return the filtered chunk, with the preceding values that windows need."""
+        new = chunk.new.astype(np.float64)
         if not new.size:
-            return Chunk(stretch.new, 0, stretch.end_ms, stretch.step_ms)
-        # A first one, or a gap
-        if self._end_ms != stretch.end_ms - new.size * stretch.step_ms:
+            return Chunk(chunk.new, 0, chunk.end_ms, chunk.step_ms)
+        # The first chunk, or a gap before it
+        if self._end_ms != chunk.end_ms - new.size * chunk.step_ms:
             self._state, self._n_left_out = self._rest * new[0], self.n_settling
-            self._tail = stretch.new[:0]
-        self._end_ms = stretch.end_ms
+            self._tail = chunk.new[:0]
+        self._end_ms = chunk.end_ms
         _filter(new, self._sections, self._state)
         skipped = min(self._n_left_out, new.size)
         self._n_left_out -= skipped
-        joined = np.concatenate([self._tail, np.rint(new[skipped:]).astype(np.int64)])
-        self._tail = joined[max(joined.size - self._n_kept + 1, 0) :].copy()
-        return Chunk(joined, new.size - skipped, stretch.end_ms, stretch.step_ms)
+        values = np.concatenate([self._tail, np.rint(new[skipped:]).astype(np.int64)])
+        self._tail = values[max(values.size - self._n_kept + 1, 0) :].copy()
+        return Chunk(values, new.size - skipped, chunk.end_ms, chunk.step_ms)
 
 
 @njit()
 def _filter(values: Float64Array, sections: Float64Array, state: Float64Array) -> None:
-    """Filter values in place, by the direct form II, transposed."""
+    """Filter values in place, by the transposed direct form II."""
     for row in range(sections.shape[0]):
         b0, b1, b2, _, a1, a2 = sections[row]
         first, second = state[row]
         for k in range(values.size):
-            given = values[k]
-            values[k] = b0 * given + first
-            first = b1 * given - a1 * values[k] + second
-            second = b2 * given - a2 * values[k]
+            value = values[k]
+            values[k] = b0 * value + first
+            first = b1 * value - a1 * values[k] + second
+            second = b2 * value - a2 * values[k]
         state[row, 0], state[row, 1] = first, second
 
 
-class _Windows(Band, LimitSpec):
-    """Ten-minute windows of a frequency band, one every 5 minutes."""
+class _SpectralWindowLimit(Band, LimitSpec):
+    """Limit on a quantity of 10-minute spectral windows, one every 5 minutes."""
 
     is_sized_for = True
 
     def _check(
         self,
-        shown: SeriesContext,
+        context: SeriesContext,
         amount: PowerBound,
-        of: Callable[[tuple[float, float]], Signal],
+        make_signal: Callable[[tuple[float, float]], Signal],
     ) -> Check:
-        if reason := no_spectrum_reason(shown.clock.step_ms):
+        if reason := no_spectrum_reason(context.clock.step_ms):
             raise NotAssessable(reason, Need.FINER)
-        seen_hz, said = shown.seen(self)
+        seen_hz, caveats = context.visible_band(self)
         first = max(np.ceil(self.low_hz / RESOLUTION_HZ - 1e-6), 1)
         if first >= seen_hz / RESOLUTION_HZ - 1e-6:
             none = "holds no bin of a 10-minute window (multiples of 1/600 Hz)"
-            if said.note:
+            if caveats.note:
                 raise NotAssessable(
                     f"seen up to {seen_hz:.3g} Hz, it {none}", Need.FINER
                 )
             raise NotAssessable(
                 f"it {none}, whatever the run; give it a width of 1/600 Hz or more"
             )
-        limit, how = amount.of(shown)
+        limit, reference = amount.resolve(context)
         return Check(
-            f"{self.what}{how}",
+            f"{self.what}{reference}",
             limit,
             "MW",
             WINDOW_MS,
             STRIDE_MS,
-            of((self.low_hz, seen_hz)),
-            WINDOW_MS // shown.clock.step_ms,
-            **said._asdict(),
+            make_signal((self.low_hz, seen_hz)),
+            WINDOW_MS // context.clock.step_ms,
+            **caveats._asdict(),
         )
 
 
-class BandLimit(_Windows):
+class BandLimit(_SpectralWindowLimit):
     """Largest rms of the load in a frequency band, over 10-minute windows."""
 
     key = "band_rms"
@@ -440,24 +455,23 @@ class BandLimit(_Windows):
 
     @property
     def what(self) -> str:
-        """The limited quantity."""
+        """Text of the limited quantity: rms in a frequency band."""
         return BAND.format(self.band)
 
     def changes_mw(self) -> Iterator[tuple[str, PowerBound, float, float]]:
-        """Yield the rms, which is at most half of the range, at any speed."""
+        """Yield the rms: at most half of the load's range, at any speed."""
         yield "", self.max_rms_mw, 1.0, 0
 
-    def checks(self, shown: SeriesContext) -> Iterator[Check]:
-        """Yield the check."""
-        yield self._check(shown, self.max_rms_mw, band_rms)
+    def checks(self, context: SeriesContext) -> Iterator[Check]:
+        """Yield the check on the rms of each spectral window."""
+        yield self._check(context, self.max_rms_mw, band_rms)
 
 
-class LineLimit(_Windows):
+class LineLimit(_SpectralWindowLimit):
     """Largest amplitude, half of peak to peak, of a spectral line in a band.
 
-    The line stands out of the floor of its 10-minute window as in the metrics; its
-    amplitude is that of a sine, √2 times its rms. A window without such a line counts
-    as 0.
+    A line exceeds the noise floor of its 10-minute window as in the metrics. Its
+    amplitude is √2 times its rms, as for a sine. A window without a line counts as 0.
     """
 
     key = "lines"
@@ -466,9 +480,9 @@ class LineLimit(_Windows):
 
     @property
     def what(self) -> str:
-        """The limited quantity."""
+        """Text of the limited quantity: amplitude of a spectral line in a band."""
         return f"amplitude of a line in {self.band}"
 
-    def checks(self, shown: SeriesContext) -> Iterator[Check]:
-        """Yield the check."""
-        yield self._check(shown, self.max_amplitude_mw, line_amplitude)
+    def checks(self, context: SeriesContext) -> Iterator[Check]:
+        """Yield the check on the strongest line of each spectral window."""
+        yield self._check(context, self.max_amplitude_mw, line_amplitude)

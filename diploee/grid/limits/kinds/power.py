@@ -1,6 +1,7 @@
-"""Limits on power: peak, daily energy, load factor and minimum take.
+"""Limits on power, demand and reactive power, each a YAML key of a limits file.
 
-Power factor, Q range.
+Peak, energy of a day, load factor, minimum demand of a month, power factor, and
+reactive power.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from diploee.grid.limits.check import (
     PowerBound,
     SeriesContext,
     check_of_run,
-    in_kw,
     power_check,
+    unit_question,
 )
 from diploee.runs.formatting import interval
 from diploee.scenario.times import ResolutionMs
@@ -41,7 +42,7 @@ QUARTER_MS = 15 * MS_PER_MIN
 
 
 def _means_mw(sums: ClockSums) -> SignalChunk | None:
-    """Return the means of the whole clock intervals [MW]."""
+    """Return the mean power of all complete clock intervals [MW]."""
     result = sums.result()
     if not result.counts.size:
         return None
@@ -51,6 +52,7 @@ def _means_mw(sums: ClockSums) -> SignalChunk | None:
 
 
 def _energies_mwh(sums: ClockSums) -> SignalChunk | None:
+    """Return the energy of all complete clock intervals [MWh]."""
     means = _means_mw(sums)
     if means is None or means.edges_ms is None:
         return None
@@ -58,7 +60,7 @@ def _energies_mwh(sums: ClockSums) -> SignalChunk | None:
 
 
 def _monthly_mw(sums: ClockSums) -> SignalChunk | None:
-    """Return the largest mean of each local month that lies wholly in the run [MW]."""
+    """Return the largest interval mean of each complete local month [MW]."""
     means, clock = _means_mw(sums), sums.clock
     if means is None or means.edges_ms is None:
         return None
@@ -77,39 +79,42 @@ def _monthly_mw(sums: ClockSums) -> SignalChunk | None:
 
 
 class _ClockLimit(LimitSpec):
-    """Limit on sums over clock intervals, excluding incomplete intervals."""
+    """Limit on means or energies of complete clock intervals."""
 
-    def _clocked(
+    def _interval_check(
         self,
-        shown: SeriesContext,
+        context: SeriesContext,
         interval_ms: int,
         limit: tuple[float, str],
-        of: Callable[[ClockSums], SignalChunk | None],
+        values_from: Callable[[ClockSums], SignalChunk | None],
         unit: str = "MW",
         **options: Any,
     ) -> Check:
-        """Return a check of what `of` makes of the sums.
+        """Return a check on values that `values_from` computes from interval sums.
 
-        `limit` with how it came about.
+        `limit` is the largest or least value, and its reference as text.
         """
-        shown.aligned(interval_ms)
-        sums, (size, how) = ClockSums(shown.clock, interval_ms), limit
-        said = shown.of_mean(interval_ms), in_kw(size, shown) if unit == "MW" else ""
+        context.require_alignment(interval_ms)
+        sums, (size, reference) = ClockSums(context.clock, interval_ms), limit
+        scopes = (
+            context.mean_scope(interval_ms),
+            unit_question(size, context) if unit == "MW" else "",
+        )
         return Check(
-            f"{self.what}{how}",
+            f"{self.what}{reference}",
             size,
             unit,
             interval_ms,
             interval_ms,
             measure=sums,
-            at_end=partial(of, sums),
-            scope="; ".join(filter(None, said)),
+            at_end=partial(values_from, sums),
+            scope="; ".join(filter(None, scopes)),
             **options,
         )
 
 
 class PeakLimit(_ClockLimit):
-    """Largest power, of a mean over clock intervals or the run's own means."""
+    """Largest power, as a mean over clock intervals or over the run's steps."""
 
     key = "peaks"
 
@@ -120,27 +125,32 @@ class PeakLimit(_ClockLimit):
 
     @property
     def what(self) -> str:
-        """The limited quantity."""
+        """Text of the limited quantity: power, and the interval of its mean."""
         means = f", {interval(self.interval)} clock means" if self.interval else ""
         return f"power{means}"
 
-    def checks(self, shown: SeriesContext) -> Iterator[Check]:
-        """Yield the check."""
-        limit, of = self.max_mw.of(shown)
+    def checks(self, context: SeriesContext) -> Iterator[Check]:
+        """Yield the check on the power or its interval means."""
+        limit, reference = self.max_mw.resolve(context)
         if self.interval is not None:
-            yield self._clocked(
-                shown, self.interval, (limit, of), _means_mw, whole=True
+            yield self._interval_check(
+                context, self.interval, (limit, reference), _means_mw, with_warm_up=True
             )
             return
-        step_s = shown.clock.step_s
+        step_s = context.clock.step_s
         check = power_check(
-            f"power, {step_s:g} s means{of}", limit, shown, ("peak", step_s, "")
+            f"power, {step_s:g} s means{reference}",
+            limit,
+            context,
+            ("peak", step_s, ""),
         )
-        check.scope = "; ".join(filter(None, (check.scope, in_kw(limit, shown))))
+        check.scope = "; ".join(
+            filter(None, (check.scope, unit_question(limit, context)))
+        )
         yield check
 
-    def drawn(self, step_ms: int) -> Iterator[tuple[str, PowerBound, float, int]]:
-        """Yield a chart line for the power."""
+    def chart_lines(self, step_ms: int) -> Iterator[tuple[str, PowerBound, float, int]]:
+        """Yield a chart line for the largest power."""
         yield "power", self.max_mw, 1.0, self.interval or step_ms
 
 
@@ -153,22 +163,19 @@ class _DailyEnergyLimit(_ClockLimit):
 
     @property
     def what(self) -> str:
-        """The limited quantity."""
+        """Text of the limited quantity: energy of a local day."""
         return "energy of a local day"
 
-    def checks(self, shown: SeriesContext) -> Iterator[Check]:
-        """Yield the check."""
+    def checks(self, context: SeriesContext) -> Iterator[Check]:
+        """Yield the check on the energy of each complete local day."""
         limit = self.max_mwh, ""
-        yield self._clocked(
-            shown, MS_PER_DAY, limit, _energies_mwh, unit="MWh", whole=True
+        yield self._interval_check(
+            context, MS_PER_DAY, limit, _energies_mwh, unit="MWh", with_warm_up=True
         )
 
 
 class LoadFactorLimit(_ClockLimit):
-    """Least load factor of the run.
-
-    Mean power over its maximum demand, or over nominal power.
-    """
+    """Least load factor: mean power over maximum demand, or over nominal power."""
 
     key = "load_factor"
 
@@ -182,19 +189,19 @@ class LoadFactorLimit(_ClockLimit):
 
     @property
     def what(self) -> str:
-        """The limited quantity."""
+        """Text of the limited quantity: load factor and its reference."""
         peak = f"maximum demand over {interval(self.interval)}"
         return (
             f"load factor, mean over {peak if self.of == 'peak' else 'nominal power'}"
         )
 
-    def checks(self, shown: SeriesContext) -> Iterator[Check]:
-        """Yield the check."""
-        shown.aligned(self.interval)
-        if self.of == "nominal" and not shown.nominal_mw:
+    def checks(self, context: SeriesContext) -> Iterator[Check]:
+        """Yield the check on the load factor of the whole run."""
+        context.require_alignment(self.interval)
+        if self.of == "nominal" and not context.nominal_mw:
             raise NotAssessable(NO_NOMINAL)
 
-        sums = ClockSums(shown.clock, self.interval)
+        sums = ClockSums(context.clock, self.interval)
 
         def factor() -> float | None:
             means_mw = sums.result().mean_mw
@@ -204,25 +211,25 @@ class LoadFactorLimit(_ClockLimit):
                         "there is no load; run a site with jobs or services"
                     )
                 return None
-            whole_mw = means_mw.max() if self.of == "peak" else shown.nominal_mw
-            return float(means_mw.mean()) / whole_mw
+            base_mw = means_mw.max() if self.of == "peak" else context.nominal_mw
+            return float(means_mw.mean()) / base_mw
 
         check = check_of_run(
             self.what,
             self.min,
             "",
-            shown,
+            context,
             sums,
             factor,
             span_ms=self.interval,
             least=True,
-            whole=True,
+            with_warm_up=True,
         )
         yield check
 
 
 class MinimumTakeLimit(_ClockLimit):
-    """Least maximum demand of each whole local month, as in some tariffs."""
+    """Least maximum demand of each complete local month, as in some tariffs."""
 
     key = "minimum_take"
 
@@ -235,55 +242,60 @@ class MinimumTakeLimit(_ClockLimit):
 
     @property
     def what(self) -> str:
-        """The limited quantity."""
+        """Text of the limited quantity: maximum demand of a month."""
         return f"maximum demand of a month over {interval(self.interval)}"
 
-    def checks(self, shown: SeriesContext) -> Iterator[Check]:
-        """Yield the check."""
-        yield self._clocked(
-            shown, self.interval, self.min_mw.of(shown), _monthly_mw, least=True
+    def checks(self, context: SeriesContext) -> Iterator[Check]:
+        """Yield the check on the maximum demand of each complete month."""
+        yield self._interval_check(
+            context,
+            self.interval,
+            self.min_mw.resolve(context),
+            _monthly_mw,
+            least=True,
         )
 
-    def drawn(self, step_ms: int) -> Iterator[tuple[str, PowerBound, float, int]]:  # noqa: ARG002
-        """Yield a chart line for the demand."""
+    def chart_lines(self, step_ms: int) -> Iterator[tuple[str, PowerBound, float, int]]:  # noqa: ARG002
+        """Yield a chart line for the least demand."""
         yield "power", self.min_mw, 1.0, self.interval
 
 
 Factor = Annotated[float | None, Field(gt=0, le=1)]
 
 
-class _Reactive(LimitSpec):
-    """Limit on the active and reactive power of an interval."""
+class _ReactiveLimit(LimitSpec):
+    """Limit on a quantity that needs the run's reactive power."""
 
     needs_reactive = True
 
     def _check(
         self,
-        shown: SeriesContext,
+        context: SeriesContext,
         text: str,
         limit: float,
         unit: str,
         signal: Signal,
         least: bool,
     ) -> Check:
-        if not shown.has_reactive:
+        """Return a check on the means of the run's steps."""
+        if not context.has_reactive:
             raise NotAssessable(
                 "the run has no reactive power; give its node types 'ac_power' and "
                 "run it again"
             )
-        step_ms = shown.clock.step_ms
+        step_ms = context.clock.step_ms
         return Check(
-            text, limit, unit, step_ms, step_ms, signal, least=least, whole=True
+            text, limit, unit, step_ms, step_ms, signal, least=least, with_warm_up=True
         )
 
 
-class PowerFactorLimit(_Reactive):
-    """Least power factor, |P| / √(P² + Q²), with Q drawn or given."""
+class PowerFactorLimit(_ReactiveLimit):
+    """Least power factor, |P| / √(P² + Q²), with Q absorbed or supplied."""
 
     key = "power_factor"
 
-    min_lagging: Factor = unset("Least while drawing reactive power [1].")
-    min_leading: Factor = unset("Least while giving reactive power [1].")
+    min_lagging: Factor = unset("Least while absorbing reactive power [1].")
+    min_leading: Factor = unset("Least while supplying reactive power [1].")
 
     @model_validator(mode="after")
     def _some(self) -> PowerFactorLimit:
@@ -293,43 +305,45 @@ class PowerFactorLimit(_Reactive):
 
     @property
     def what(self) -> str:
-        """The limited quantity."""
+        """Text of the limited quantity: power factor."""
         return "power factor"
 
-    def checks(self, shown: SeriesContext) -> Iterator[Check]:
-        """Yield a check for each side."""
+    def checks(self, context: SeriesContext) -> Iterator[Check]:
+        """Yield a check on the power factor for each specified sign of Q."""
         for side, sign in (("lagging", 1), ("leading", -1)):
             limit = getattr(self, f"min_{side}")
             if limit is not None:
                 text = f"{self.what}, {side}"
                 yield self._check(
-                    shown, text, limit, "", _power_factor(sign), least=True
+                    context, text, limit, "", _power_factor(sign), least=True
                 )
 
 
 def _power_factor(sign: int) -> Signal:
-    def of(stretch: Chunk) -> SignalChunk | None:
-        if stretch.reactive is None:
+    """Return a signal of the power factor; Q of the other sign counts as 0."""
+
+    def factors(chunk: Chunk) -> SignalChunk | None:
+        if chunk.reactive is None:
             return None
         p, q = (
-            np.abs(stretch.new).astype(np.float64),
-            np.maximum(sign * stretch.reactive, 0.0),
+            np.abs(chunk.new).astype(np.float64),
+            np.maximum(sign * chunk.reactive, 0.0),
         )
         apparent = np.hypot(p, q)
         factor: Float64Array = np.divide(
             p, apparent, out=np.ones_like(p), where=apparent > 0
         )
-        return SignalChunk(factor, stretch.new_ms)
+        return SignalChunk(factor, chunk.new_ms)
 
-    return of
+    return factors
 
 
-class ReactivePowerLimit(_Reactive):
-    """Range of reactive power, drawn counted positive."""
+class ReactivePowerLimit(_ReactiveLimit):
+    """Range of reactive power, positive if absorbed."""
 
     key = "reactive_power"
 
-    min_mvar: float | None = unset("Least, negative when given [Mvar].")
+    min_mvar: float | None = unset("Least [Mvar]; negative: supplied.")
     max_mvar: float | None = unset("Most [Mvar].")
 
     @model_validator(mode="after")
@@ -345,19 +359,20 @@ class ReactivePowerLimit(_Reactive):
 
     @property
     def what(self) -> str:
-        """The limited quantity."""
+        """Text of the limited quantity: reactive power."""
         return "reactive power"
 
-    def checks(self, shown: SeriesContext) -> Iterator[Check]:
-        """Yield a check for each end."""
+    def checks(self, context: SeriesContext) -> Iterator[Check]:
+        """Yield a check on reactive power for each specified end of its range."""
         for end, least in (("max", False), ("min", True)):
             limit = getattr(self, f"{end}_mvar")
             if limit is not None:
                 text = f"{'least' if least else 'largest'} {self.what}"
-                yield self._check(shown, text, limit, "Mvar", _reactive_power, least)
+                yield self._check(context, text, limit, "Mvar", _reactive_power, least)
 
 
-def _reactive_power(stretch: Chunk) -> SignalChunk | None:
-    if stretch.reactive is None:
+def _reactive_power(chunk: Chunk) -> SignalChunk | None:
+    """Return the reactive power of a chunk [Mvar]; None without it."""
+    if chunk.reactive is None:
         return None
-    return SignalChunk(stretch.reactive / QUANTA_PER_MW, stretch.new_ms)
+    return SignalChunk(chunk.reactive / QUANTA_PER_MW, chunk.new_ms)

@@ -1,4 +1,4 @@
-"""Limits on rapid voltage changes at the point of interconnection."""
+"""Limit on rapid voltage changes at the point of interconnection."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from diploee.grid.limits.check import (
 
 
 class VoltageChangeLimit(LimitSpec):
-    """Largest rapid voltage change, behind the short-circuit power of `site`."""
+    """Largest rapid voltage change at the point of interconnection.
+
+    The grid there is the short-circuit power and X/R of the scenario's `site`.
+    """
 
     key = "voltage_changes"
     needs_reactive = True
@@ -31,21 +34,21 @@ class VoltageChangeLimit(LimitSpec):
 
     @property
     def what(self) -> str:
-        """The limited quantity."""
+        """Text of the limited quantity: rapid voltage change."""
         return "rapid voltage change, settled over 1 s"
 
-    def checks(self, shown: SeriesContext) -> Iterator[Check]:
-        """Yield the check."""
-        if shown.grid is None:
+    def checks(self, context: SeriesContext) -> Iterator[Check]:
+        """Yield the check on the largest voltage change of the run."""
+        if context.grid is None:
             raise NotAssessable(
                 "the scenario lacks site.short_circuit_mva or site.x_over_r; give both"
             )
-        if shown.clock.step_ms != PROFILE_STEP_MS:
+        if context.clock.step_ms != PROFILE_STEP_MS:
             raise NotAssessable(
                 "it needs steps of 0.1 s: --set 'step=0.1 s'", Need.FINER
             )
-        shown.held(2 * MS_PER_S)
-        changes = VoltageChanges(shown.grid, shown.clock.step_ms)
+        context.require_window(2 * MS_PER_S)
+        changes = VoltageChanges(context.grid, context.clock.step_ms)
 
         def largest() -> float | None:
             if changes.collapses:
@@ -53,13 +56,13 @@ class VoltageChangeLimit(LimitSpec):
             return changes.largest.value if changes.largest.companions else None
 
         no_q = (
-            "" if shown.has_reactive else "lower bound: no reactive power is modelled"
+            "" if context.has_reactive else "lower bound: no reactive power is modelled"
         )
         check = check_of_run(
             self.what,
             self.max_percent,
             "%",
-            shown,
+            context,
             changes,
             largest,
             span_ms=MS_PER_S,

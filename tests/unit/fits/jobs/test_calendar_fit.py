@@ -15,7 +15,7 @@ from scipy import stats
 
 from diploee import generate_jobs
 from diploee.base.errors import WorkloadError
-from diploee.fits.binned_counts import Counts, count_hours
+from diploee.fits.binned_counts import BinnedCounts, count_hours
 from diploee.fits.calendar import fit_calendar, week_limits
 from diploee.fits.jobs.job_log_fit import fit_job_log
 from diploee.fits.overdispersion import DispersionFit, fit_dispersion
@@ -27,14 +27,14 @@ WEEK = 168
 BY_HOUR = 1.2 + np.sin(np.arange(WEEK) / 24 * 2 * np.pi)
 
 
-def hours(counts: np.ndarray, first: np.datetime64 = MONDAY) -> Counts:
+def hours(counts: np.ndarray, first: np.datetime64 = MONDAY) -> BinnedCounts:
     at = int(first.astype(np.int64)) + np.arange(counts.size)
-    return Counts(
+    return BinnedCounts(
         HOUR_MS, at * HOUR_MS, np.asarray(counts, dtype=np.int64), np.ones(counts.size)
     )
 
 
-def scatter_of(counts: Counts, weeks_differ: bool = False) -> DispersionFit:
+def scatter_of(counts: BinnedCounts, weeks_differ: bool = False) -> DispersionFit:
     fit = fit_calendar(counts)
     found = fit_dispersion(
         counts.counts,
@@ -178,10 +178,10 @@ def test_months_of_weeks_that_differ_by_themselves_are_left_out_and_reported() -
         weekly = np.repeat(rng.lognormal(0, 0.3, 53), WEEK)[:8_760]
         found = fit_calendar(hours(rng.poisson(5 * weekly)), choice="uniform")
         assert found.months is not None
-        assert (found.month_weight is not None) == found.months.differ
-        kept += found.months.differ
+        assert (found.month_weight is not None) == found.months.is_significant
+        kept += found.months.is_significant
     assert kept <= 4  # 1 % of them by chance, weeks that are cut by months a few more
-    assert not found.months.differ and found.months.within == "weeks"
+    assert not found.months.is_significant and found.months.within == "weeks"
 
 
 def test_where_years_repeat_months_are_compared_with_those_of_other_years() -> None:

@@ -206,7 +206,7 @@ def test_the_first_thing_said_is_where_years_come_from(
     first: str,
 ) -> None:
     like = dict.fromkeys(("busy nodes, mean", "busy nodes, P50 of hours"), allowed)
-    monkeypatch.setattr("diploee.fits.jobs.goodness_of_fit.LIKE", like)
+    monkeypatch.setattr("diploee.fits.jobs.goodness_of_fit.TOLERANCES", like)
     head, decision, *_ = run(*options, "--years", years).splitlines()
     assert head.startswith("# Fitted by diploee")
     assert decision.startswith(first)
@@ -501,8 +501,8 @@ def test_years_are_those_whose_worst_error_is_the_smaller(
     found = {years: numbers(*options, "--years", years) for years in ("law", "weeks")}
     for allowed in ((1e-3, 1, 1), (1, 1e-3, 1), (1, 1, 1e-3)):
         like = dict(zip(names, allowed, strict=True))
-        monkeypatch.setattr("diploee.fits.jobs.goodness_of_fit.LIKE", like)
-        monkeypatch.setattr("diploee.fits.jobs.from_log.LIKE", like)
+        monkeypatch.setattr("diploee.fits.jobs.goodness_of_fit.TOLERANCES", like)
+        monkeypatch.setattr("diploee.fits.jobs.from_log.TOLERANCES", like)
         found["auto"] = numbers(*options, "--years", "auto")
         worst = {
             years: max(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from diploee.fits.jobs.class_fits import (
     find_arrays,
-    in_arrays,
+    is_in_array,
     run_time_correlation,
     size_shares,
 )
@@ -46,7 +46,7 @@ def test_a_fit_finds_arrays_their_sizes_and_their_run_times() -> None:
     assert fit.n_submissions == pytest.approx(array.max() + 1, rel=0.01)
     for c in fit.classes:
         own = n_nodes == c.n_nodes
-        together = own & in_arrays(array)
+        together = own & is_in_array(array)
         arrays = c.arrays
         assert arrays is not None and arrays.duration is not None
         assert c.duration is not None

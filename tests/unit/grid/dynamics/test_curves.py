@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from diploee.grid.dynamics.block_ride_through import Voltage, simulate_response
-from diploee.grid.dynamics.curves import CURVES, static_check, verdict
+from diploee.grid.dynamics.curves import CURVES, check_compliance, static_check
 from diploee.grid.dynamics.events import EVENTS, Event
 from diploee.grid.dynamics.ride_through_study import LoadBlock, ResponseCase
 from diploee.scenario.ride_through import RideThrough
@@ -22,7 +22,9 @@ def judged(curve, settings, voltage, frequency=(), mw=100.0):
     found = simulate_response(settings, voltage, mw)
     blocks = (LoadBlock("it", "it", settings, np.array([mw]), found),)
     case = ResponseCase("P50", None, None, voltage, blocks, 3600.0)
-    return verdict(CURVES[curve], event, voltage, case.course, case.answering())
+    return check_compliance(
+        CURVES[curve], event, voltage, case.site_power, case.settings_and_responses()
+    )
 
 
 def dip(length, residual, at=0.0):

@@ -10,7 +10,7 @@ import pytest
 
 from diploee.base.errors import InputError
 from diploee.grid.dynamics.block_ride_through import (
-    Machine,
+    BlockRideThrough,
     Response,
     Voltage,
     simulate_response,
@@ -107,16 +107,16 @@ class TestClosedForms:
     def test_ramp_after_a_deep_dip(self):
         voltage = dips((0, 0.1, 0.25))
         found = simulate_response(PERC1, voltage)
-        (below,) = dips((0, 9, 0.4)).beyond(0.5, "under", 0.02)
+        (below,) = dips((0, 9, 0.4)).excursions(0.5, "under", 0.02)
         assert round(below.start * 1e3, 3) == 35.835
-        assert round(voltage.beyond(0.6, "under", 0.02)[0].end * 1e3, 3) == 112.437
+        assert round(voltage.excursions(0.6, "under", 0.02)[0].end * 1e3, 3) == 112.437
         assert round(on_at(found, 0.5), 5) == 0.33756
         assert round(on_at(found, 1.0), 5) == 0.83756
         assert round(found.ramps[0] + 0.9 - 0.1, 4) == 0.9624
         assert on_at(found, found.ramps[0] + 0.9) == pytest.approx(0.9)
 
     def test_time_below_a_level_is_longer_than_the_dip(self):
-        (span,) = dips((0, 0.05, 0.4)).beyond(0.9, "under", 0.02)
+        (span,) = dips((0, 0.05, 0.4)).excursions(0.9, "under", 0.02)
         assert round((span.end - span.start) * 1e3, 1) == 80.5
 
     def test_second_dip_cuts_the_ramp_of_the_first(self):
@@ -455,15 +455,17 @@ def test_steps_of_any_length_give_the_answer_to_the_whole_series():
         chosen, voltage = random_case(rng)
         if seed % 4 == 0:
             chosen = chosen.model_copy(update={"filter_s": 0.0})
-        machine = Machine(chosen, 1.0, voltage.time_s[0], voltage.pu[0])
-        for start, end, pu in voltage.pieces():
+        machine = BlockRideThrough(chosen, 1.0, voltage.time_s[0], voltage.pu[0])
+        for start, end, pu in voltage.intervals():
             end = min(end, start + 30)
             for at in np.sort(rng.uniform(start, end, rng.integers(0, 40))):
-                machine.hold(float(at), pu)
-            machine.hold(end, pu)
-        assert moves(machine.found) == moves(simulate_response(chosen, voltage))
-        n_moves += len(machine.found.changes)
-        assert machine.fraction == pytest.approx(machine.found.points[-1][1], abs=1e-12)
+                machine.advance(float(at), pu)
+            machine.advance(end, pu)
+        assert moves(machine.response) == moves(simulate_response(chosen, voltage))
+        n_moves += len(machine.response.changes)
+        assert machine.fraction == pytest.approx(
+            machine.response.points[-1][1], abs=1e-12
+        )
     assert n_moves > 60
 
 

@@ -25,7 +25,7 @@ from diploee.base.errors import InputError
 from diploee.base.progress import Progress, Update, show_progress
 from diploee.grid.dynamics import EVENTS, Site, ride_through
 from diploee.grid.dynamics import ride_through_study as answer_module
-from diploee.grid.dynamics.curves import Course
+from diploee.grid.dynamics.curves import SitePower
 from diploee.reports import data as data_module
 from diploee.scenario.ride_through import RideThrough
 
@@ -96,16 +96,16 @@ def test_blocks_and_what_has_no_settings_add_up_to_the_load(two_pools):
 def test_energy_and_moves_follow_from_the_load_and_the_fractions(run):
     case = ride_through(run, EVENT, settings=BLOCKS).cases[0]
     it, motors, _ = case.blocks
-    found = case.sums()
-    (latch,) = [move for move in case.moves() if move["block"] == it.name]
+    found = case.totals()
+    (latch,) = [move for move in case.load_changes() if move["block"] == it.name]
     assert latch["t_s"] == pytest.approx(15.860)
     assert latch["mw"] == pytest.approx(it.mw[0], rel=1e-6)
     assert found["latched_mw"] == pytest.approx(it.mw[1], rel=1e-6)  # a minute later
-    end = case.course.time_s[-1]
+    end = case.site_power.time_s[-1]
     away_mwh = (it.mw[0] * (60 - 15.860) + it.mw[1] * (end - 60)) / 3600
     assert found["battery_mwh"] == pytest.approx(away_mwh, rel=1e-6)
     sums = dict.fromkeys(("transfer", "return"), 0.0)
-    for move in case.moves():
+    for move in case.load_changes():
         sums[move["what"]] += move["mw"] * (move["block"] == motors.name)
     assert sums["transfer"] > 0
     assert sums["transfer"] == pytest.approx(sums["return"])
@@ -142,7 +142,7 @@ def test_deeper_dips_never_leave_less_away(run):
     cases = ride_through(run, EVENT, settings={"it": RideThrough(preset="perc1")}).cases
     for shallow, deep in zip(cases[::2], cases[1::2], strict=True):
         assert shallow.residual_pu > deep.residual_pu
-        assert shallow.sums()["transferred_mw"] < deep.sums()["transferred_mw"]
+        assert shallow.totals()["transferred_mw"] < deep.totals()["transferred_mw"]
 
 
 def test_notes_say_what_is_assumed_and_that_the_ups_ends_first(run):
@@ -277,7 +277,7 @@ class TestEvents:
         file.write_text(f"t_s,voltage_pu,frequency_hz\n{rows}", "utf-8")
         found = run.answer(str(file), settings=BLOCKS).cases[1]
         wanted = ride_through(run, EVENT, settings=BLOCKS).cases[2]
-        assert found.sums() == pytest.approx(wanted.sums())
+        assert found.totals() == pytest.approx(wanted.totals())
 
     def test_rms_of_half_cycles_of_a_step_are_those_of_the_sheet(self, tmp_path):
         n = 192  # samples per cycle
@@ -290,7 +290,7 @@ class TestEvents:
         assert series.is_rms
         assert [round(v, 4) for v in series.pu] == [1.0, 0.7616, 0.4]
         assert [round(x * 1e3, 2) for x in series.time_s[1:]] == [8.33, 16.67]
-        (span,) = series.beyond(0.9, "under", 0.02)
+        (span,) = series.excursions(0.9, "under", 0.02)
         assert round(span.start * 1e3, 2) == 8.33  # it is not filtered again
 
     @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ class TestEvents:
     def test_a_longer_dip_than_the_run_has_power_for_holds_the_last_value(self, run):
         event = replace(EVENTS[EVENT], dips=((0.0, 0.1), (1e6, 0.1)))
         case = ride_through(run, event, settings=BLOCKS).cases[0]
-        assert np.isfinite(case.course.without_mw).all()
+        assert np.isfinite(case.site_power.without_mw).all()
 
 
 @pytest.mark.slow
@@ -367,7 +367,7 @@ def test_last_time_below_a_level_is_that_of_a_look_at_every_piece():
     # Jumps fall
     rising = np.sort(rng.uniform(0.0, 1.0, (2, times.size // 2, 2)), axis=2)
     power = rising.reshape(2, -1)
-    course = Course(times, power, np.ones_like(power))
+    course = SitePower(times, power, np.ones_like(power))
     fine_s = np.linspace(edges[0], edges[-1], 400_001)
     drawn = np.interp(
         fine_s, times + np.tile([1e-9, -1e-9], times.size // 2), power.mean(axis=0)
@@ -397,5 +397,6 @@ def test_tables_of_an_event_of_many_dips_show_the_first_of_them(run, tmp_path):
     ]
     assert 0 < len(table.headings) <= answer_module.MAX_DIPS + 1
     assert (
-        len({move["dip"] for move in found.cases[0].moves()}) > answer_module.MAX_DIPS
+        len({move["dip"] for move in found.cases[0].load_changes()})
+        > answer_module.MAX_DIPS
     )

@@ -208,13 +208,13 @@ class TestMotor:
         motor = Motor(60.0)
         assert motor.nominal.real == pytest.approx(LOADING)
         assert motor.nominal.imag > 0
-        assert motor.turned(motor.nominal_pu, 60.0, 1.0, 1.0) == motor.nominal_pu
+        assert motor.advance_speed(motor.nominal_pu, 60.0, 1.0, 1.0) == motor.nominal_pu
 
     def test_a_dip_slows_it_as_an_integrator_says(self):
         motor = Motor(50.0)
 
         def torque(speed, pu):  # power less what heats the stator
-            drawn = motor.drawn(speed, pu, 1.0)
+            drawn = motor.power(speed, pu, 1.0)
             return drawn.real - RA * abs(drawn / pu) ** 2
 
         def turns(_t, speed, pu):
@@ -225,16 +225,16 @@ class TestMotor:
             wanted = solve_ivp(
                 turns, (0, length), [speed], args=(pu,), rtol=1e-10, atol=1e-12
             )
-            speed = motor.turned(speed, length, pu, 1.0)
+            speed = motor.advance_speed(speed, length, pu, 1.0)
             assert speed == pytest.approx(wanted.y[0, -1], abs=2e-3)
         assert speed == pytest.approx(motor.nominal_pu, abs=1e-6)
 
     def test_a_long_deep_dip_stalls_it_and_it_starts_again(self):
         motor = Motor(60.0)
-        stalled = motor.turned(motor.nominal_pu, 2.0, 0.2, 1.0)
+        stalled = motor.advance_speed(motor.nominal_pu, 2.0, 0.2, 1.0)
         assert stalled == 0
-        assert motor.drawn(0.0, 1.0, 1.0).real > LOADING
-        assert motor.turned(stalled, 5.0, 1.0, 1.0) == pytest.approx(
+        assert motor.power(0.0, 1.0, 1.0).real > LOADING
+        assert motor.advance_speed(stalled, 5.0, 1.0, 1.0) == pytest.approx(
             motor.nominal_pu, abs=1e-6
         )
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from diploee import Run
 from diploee.grid.export import FORMATS, Options, export_run
-from diploee.grid.export.registry import sidecar_of
+from diploee.grid.export.registry import sidecar_path
 
 
 def export(run: Run | Path, name: str, folder: Path, /, **options: Any) -> Path:
@@ -29,7 +29,7 @@ def stored_w(
 
 def sidecar(place: Path) -> dict[str, Any]:
     content: dict[str, Any] = json.loads(
-        sidecar_of(place, place.is_dir()).read_text("utf-8")
+        sidecar_path(place, place.is_dir()).read_text("utf-8")
     )
     return content
 

@@ -17,7 +17,7 @@ from builders import TYPICAL_DENVER, tiny_run
 from diploee import Run
 from diploee.base.errors import InputError
 from diploee.grid.export import Options, export_run
-from diploee.grid.export.psse import PERC1, square_amp_mw
+from diploee.grid.export.psse import PERC1, square_wave_height_mw
 from diploee.scenario.ride_through import RideThrough
 
 PUBLISHED_CMLD = """6508 'USRLOD' ll 'CMLDBLU2' 12 1 2 133 27 146 48 0 0
@@ -242,7 +242,7 @@ def test_perc1_of_like_settings_for_all_parts_is_of_the_whole_load(run, tmp_path
 
 @pytest.mark.parametrize(("duty", "amp"), [(0.5, 15.708), (0.3, 19.416)])
 def test_square_of_equal_fundamental_is_that_of_the_sheet(duty, amp):
-    assert round(square_amp_mw(10, duty), 3) == amp
+    assert round(square_wave_height_mw(10, duty), 3) == amp
 
 
 def wave(numbers, times, shape):

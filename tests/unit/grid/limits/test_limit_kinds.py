@@ -304,7 +304,7 @@ ENDS = {"interval": "1 min", "between": "end_points"}
 def test_what_a_rule_limits_without_a_figure_is_named_beside_its_verdict(run_of):
     power_mw, step_s = step_mw(1, 60)
     report = check_limits(run_of(power_mw, step_s), load_limits("southern"))
-    assert report.verdict == "met" and "1 not covered" in report.counts()
+    assert report.verdict == "met" and "1 not covered" in report.counts_text()
     assert report.outside[-1][:3] == ("not_stated.0", "limits by band", NO_FIGURE)
 
 
@@ -343,7 +343,7 @@ def test_a_filter_of_any_order_is_scipy_s(band):
         running = RunningFilter(own, 2000)
         running.n_settling = 0
         found = [
-            running.see(Chunk(part, 1000, end_ms, 100)).new
+            running.filter(Chunk(part, 1000, end_ms, 100)).new
             for part, end_ms in ((power[:1000], 100_000), (power[1000:], 200_000))
         ]
         sos = signal.butter(order, edges, kind, fs=10, output="sos")

@@ -239,7 +239,7 @@ def test_a_part_of_a_year_can_only_show_that_limits_are_not_met(run_of):
         assert report.verdict == verdict and report.is_met == (verdict == "met")
         assert ("; 1 day of a year" in report.title) == (days == 1)
         assert ("; 2 days of a year" in report.title) == (days == 2)
-        undecided = report.verdict == "inconclusive" and report.of_span == "met"
+        undecided = report.verdict == "inconclusive" and report.span_verdict == "met"
         assert ("only a whole one decides" in report.title) == undecided
 
 

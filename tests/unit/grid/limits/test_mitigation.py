@@ -19,7 +19,7 @@ from diploee import Run
 from diploee import run as simulate
 from diploee.base.errors import InputError
 from diploee.grid.limits import Limits, check_limits, mitigation
-from diploee.grid.limits.mitigation import mitigate, power_of
+from diploee.grid.limits.mitigation import meter_power, mitigate
 from diploee.reports.cures import battery_sections
 
 AGAIN = partial(simulate, engine="compiled")
@@ -220,13 +220,15 @@ def test_one_battery_keeps_several_rules(training, held):
 
 def test_what_a_battery_makes_worse_is_said(training, held):
     # Losses alone make the energy larger; what it holds is smaller.
-    before, after, unit = held.beside["energy"]
+    before, after, unit = held.comparison["energy"]
     assert unit == "MWh" and after > before * 1.001
-    assert before == pytest.approx(power_of(training).mean() * 2 / 1e6)
+    assert before == pytest.approx(meter_power(training).mean() * 2 / 1e6)
     assert [text for text in held.worse() if text.startswith("energy ")]
-    within = held.beside["largest change within 1 min"]
+    within = held.comparison["largest change within 1 min"]
     assert within[1] < 0.7 * within[0]
-    worse = replace(held, beside={"largest change within 10 min": (10.25, 11.64, "MW")})
+    worse = replace(
+        held, comparison={"largest change within 10 min": (10.25, 11.64, "MW")}
+    )
     assert worse.worse() == ["largest change within 10 min 10.25 to 11.64 MW"]
     said = "worse with it: largest change within 10 min 10.25 to 11.64 MW"
     assert said in worse.section().notes
@@ -250,7 +252,7 @@ def test_cures_stand_side_by_side_as_each_is_simulated(training, held, tmp_path)
     assert rows[names[3]]["peak"].value == pytest.approx(
         smaller.metrics["power"]["max_mw"]
     )
-    verdict = check_limits(smaller, rule).of_span
+    verdict = check_limits(smaller, rule).span_verdict
     assert str(rows[names[3]]["0.2/0.2"].value).startswith(f"{verdict}: ")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from diploee.base.clock import RunClock
-from diploee.fits.binned_counts import Counts
+from diploee.fits.binned_counts import BinnedCounts
 from diploee.fits.calendar import fit_calendar
 from diploee.fits.weeks import fit_weeks
 from diploee.loads.jobs.rates import HourlyRates, hourly_rates
@@ -127,7 +127,7 @@ def fitted(counts: np.ndarray):
     first = int(np.datetime64("2018-01-01T00", "h").astype(np.int64))
     start_ms = (first + np.arange(counts.size)) * MS_PER_H
     calendar = fit_calendar(
-        Counts(MS_PER_H, start_ms, counts, np.ones(counts.size)), months=False
+        BinnedCounts(MS_PER_H, start_ms, counts, np.ones(counts.size)), months=False
     )
     return fit_weeks(start_ms, MS_PER_H, counts.astype(float), calendar.expected, 0.95)
 
