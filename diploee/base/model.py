@@ -480,11 +480,11 @@ def _importable(path: str) -> str:
 class ImportedKind(Model):
     """A kind that the user names by import path; other keys are its arguments."""
 
-    kind: Literal["path"] = default("path", "One of your own, by import path.")
+    kind: Literal["path"] = default("path", "A custom class, by import path.")
     path: Annotated[str, AfterValidator(_importable)] = Field(
         description=(
-            "Import path, module:Class, of what is made from a setting and the other "
-            "keys."
+            "Import path, module:Class, of a class that is created from a setting and "
+            "the other keys."
         )
     )
 

@@ -109,7 +109,7 @@ class AirChillerSpec(HeatCoolingSpec, PartLoad, FrostProtection):
         7.5,
         "Temperature rise of the chilled water [K]",
         (5, 10),
-        "of large sites, Lei and Masanet",
+        "(large sites, Lei and Masanet)",
     )
     pump_pressure_pa: Pascal = uncertain(
         200e3, "Pressure of the pumps [Pa]", (150e3, 250e3)
@@ -118,7 +118,7 @@ class AirChillerSpec(HeatCoolingSpec, PartLoad, FrostProtection):
         0.7,
         "Efficiency of the pumps, 0-1",
         (0.6, 0.8),
-        "of large sites, Lei and Masanet",
+        "(large sites, Lei and Masanet)",
     )
     room_fan_pressure_pa: Pascal = large_site_value(
         500.0, "Pressure rise of the room's fans [Pa]", (400, 600)

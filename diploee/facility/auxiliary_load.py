@@ -50,7 +50,7 @@ class AuxiliaryLoadSpec(StageSpec):
         (0.002, 0.03),
     )
     power_factor: PositiveShare = uncertain(
-        0.95, "Power factor, lagging, where reactive power is modelled", (0.9, 0.98)
+        0.95, "Power factor, lagging, if reactive power is modelled", (0.9, 0.98)
     )
 
     @model_validator(mode="after")

@@ -60,7 +60,7 @@ class DlcTowerSpec(HeatCoolingSpec, PartLoad):
         0.9,
         "Fraction of the heat removed by liquid, 0-1",
         (0.7, 0.97),
-        "of plants; Frontier has 0.945",
+        "(plants; Frontier has 0.945)",
         basis="",
     )
     loop_pump_fraction: Annotated[float, Field(ge=0, le=0.2)] = uncertain(

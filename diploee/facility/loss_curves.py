@@ -160,7 +160,8 @@ class PointsSpec(MeasuredSpec):
 
     kind: Literal["points"] = default(
         "points",
-        "A quadratic loss fitted to measured efficiencies within half a point.",
+        "A quadratic loss fitted to measured efficiencies, with an error of at most "
+        "half a percentage point.",
     )
 
     @cached_property
@@ -190,7 +191,7 @@ class TableSpec(MeasuredSpec):
     """
 
     kind: Literal["table"] = default(
-        "table", "Straight lines of the loss between measured efficiencies."
+        "table", "Measured efficiencies, with the loss linear between them."
     )
 
     @cached_property

@@ -24,8 +24,8 @@ class Billing(Model):
         15, "Clock interval of the billed demand [min]."
     )
     power_factor_min: PositiveShare | None = optional(
-        "A month's demand is billed times this over its average lagging power factor "
-        "where that is lower, 0-1."
+        "Minimum average lagging power factor of a month, 0-1; with a lower one, the "
+        "month's demand is multiplied by their ratio."
     )
     kvar_free_share: NonNegativeFloat | None = optional(
         "Maximum free reactive demand per maximum demand of the month; 0.62 is a power "

@@ -193,8 +193,9 @@ class WeatherSpec(Kind):
     offset_k: float = default(
         0.0,
         (
-            "Added to the dry-bulb temperature as a stress test [K]; relative humidity "
-            "and pressure stay (our choice), and the wet-bulb temperature follows."
+            "Increase of the dry-bulb temperature, as a stress test [K]; relative "
+            "humidity and pressure are kept, and the wet-bulb temperature is computed "
+            "from them."
         ),
         ge=-20,
         le=20,
@@ -234,9 +235,9 @@ class TypicalDaySpec(WeatherSpec):
     kind: Literal["typical_day"] = default(
         "typical_day",
         (
-            "A mean day of each month of a shipped station, by TMY3; it needs no file. "
-            "Mean days have no heat waves: hours beyond a set point and peaks are "
-            "underestimated."
+            "A mean day of each month at a station that is included (TMY3), so that no "
+            "file is needed. Mean days have no heat waves: peaks and hours above a set "
+            "point are underestimated."
         ),
     )
     station: Literal["denver", "greensboro"] = Field(
@@ -257,9 +258,8 @@ class WeatherFileSpec(WeatherSpec):
         (
             "A file with the records of one year: EPW, TMY3 CSV, or CSV of the "
             "National Solar Radiation Database (PSM); needs the extra 'weather'. "
-            "Records are laid over the run by month, day and hour in the standard "
-            "time that the file names; 29 February repeats the 28th where the file "
-            "has none."
+            "Records are assigned to the run by month, day and hour, in the standard "
+            "time of the file; 29 February repeats the 28th if the file has none."
         ),
     )
     path: str = Field(
@@ -267,7 +267,8 @@ class WeatherFileSpec(WeatherSpec):
     )
     actual_year: bool = default(
         False,
-        "True if the file has an actual year, not a typical one: its peaks count.",
+        "True if the file has the weather of an actual year, not of a typical one, so "
+        "that its peaks are meaningful.",
     )
 
     @property

@@ -117,9 +117,7 @@ def chiller_cop(condenser_c: Any, part_load: Any, relative_error: float) -> Any:
     return (cop + 0.084615 * x * t) * (1 + relative_error)
 
 
-large_site_value = partial(
-    uncertain, source="of large sites, Lei and Masanet", basis=""
-)
+large_site_value = partial(uncertain, source="(large sites, Lei and Masanet)", basis="")
 
 
 class WaterPlant(PartLoad, FrostProtection):

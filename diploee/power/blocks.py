@@ -51,7 +51,7 @@ POWER_COLUMNS = (
         "pool",
         "mean",
         PowerBoundary.DEVICES,
-        "power of all nodes, idle ones too",
+        "power of all nodes, including idle ones",
         "device",
         "device",
     ),
@@ -64,7 +64,12 @@ POWER_COLUMNS = (
         "power of the facility",
     ),
     Column(
-        "busy_nodes", "nodes", "pool", "instant", None, "nodes that run a job or serve"
+        "busy_nodes",
+        "nodes",
+        "pool",
+        "instant",
+        None,
+        "nodes that run a job or a service",
     ),
     Column(
         "utilization", "1", "pool", "mean", None, "busy nodes over all nodes (Eq. 1)"
@@ -80,7 +85,7 @@ AC_COLUMNS = (
         "pool",
         "mean",
         PowerBoundary.NODE_AC,
-        "power of all nodes, idle ones too",
+        "power of all nodes, including idle ones",
         "overhead",
         "node_overhead",
     ),
@@ -90,7 +95,7 @@ AC_COLUMNS = (
         "facility",
         "mean",
         PowerBoundary.NODE_AC,
-        "reactive power of the facility, drawn positive",
+        "reactive power of the facility, positive if drawn",
     ),
 )
 """Further columns where the nodes' AC power is modelled; the facility's begins there."""  # noqa: E501
@@ -102,7 +107,7 @@ PHASE_COLUMNS = (
         "pool",
         "mean",
         None,
-        "nodes that stand, where pools have phases; utilization is over these",
+        "installed nodes, if pools have phases; the base of utilization",
     ),
 )
 """Further columns where nodes are added in its course."""

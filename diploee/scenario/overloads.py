@@ -58,13 +58,13 @@ class Queue(OverloadSpec):
     """Rule to queue requests above the throughput, first in, first out."""
 
     kind: Literal["queue"] = default(
-        "queue", "Let what is above the measured throughput wait."
+        "queue", "Requests above the measured throughput wait."
     )
     drain_s: Annotated[float, Field(gt=0, le=86_400)] = default(
         60.0,
         (
-            "Eq. 4 counts what waits in, so that it is served within this time [s] "
-            "where nodes are free."
+            "Time within which waiting requests are to be served if nodes are free "
+            "[s]; Eq. 4 includes them in the rate."
         ),
     )
     needs_throughput = True

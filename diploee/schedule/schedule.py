@@ -55,7 +55,7 @@ QUEUE_COLUMNS = (
         "facility",
         "instant",
         None,
-        "jobs submitted and not started",
+        "jobs submitted but not started",
     ),
 )
 

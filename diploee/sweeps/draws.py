@@ -39,9 +39,12 @@ class _Numbers(Draw):
 
     apply: Literal["set", "factor", "add"] = default(
         "set",
-        "Use of a drawn number: it is the value, multiplies it or is added to it.",
+        "Use of the sampled number: it replaces the value, multiplies it or is added "
+        "to it.",
     )
-    each: bool = default(False, "Draw a number of its own for every element of a list.")
+    each: bool = default(
+        False, "Whether every element of a list gets a separate sample."
+    )
 
     @property
     def is_relative(self) -> bool:
@@ -189,7 +192,9 @@ class Choice(Draw):
 
     distribution: Literal["choice"] = default("choice", "One value of a list.")
     values: list[Any] = Field(min_length=1, description="The values.")
-    probabilities: list[Share] | None = unset("Their probabilities; equal if absent.")
+    probabilities: list[Share] | None = unset(
+        "Probabilities of the values; equal if absent."
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> Choice:
@@ -217,8 +222,8 @@ class Dirichlet(Draw):
     )
     concentration: Positive = Field(
         description=(
-            "The larger, the nearer to the base: a probability p has the variance p "
-            "(1 - p) / (concentration + 1)."
+            "Concentration: a probability p of the base scenario has the variance p (1 "
+            "- p) / (concentration + 1)."
         )
     )
 

@@ -43,7 +43,7 @@ class SweepAxis(Model):
 
     grid: Values | None = unset("Values by dotted key; every combination is run.")
     zip: Values | None = unset(
-        "Values by dotted key, all of one length; taken in step."
+        "Lists of equal length by dotted key; run k takes the k-th value of each."
     )
     cases: Annotated[dict[str, dict[str, Any]], Field(min_length=1)] | None = unset(
         "Named sets of values by dotted key."
@@ -102,8 +102,8 @@ class SweepSpec(Model):
     description: str = default("", "Purpose of the sweep.")
     base: str = Field(
         description=(
-            "Scenario that every run starts from: a shipped name, or a file relative "
-            "to the sweep file."
+            "Base scenario of every run: an included name, or a file relative to the "
+            "sweep file."
         )
     )
     set: dict[str, Any] = Field(
@@ -117,18 +117,18 @@ class SweepSpec(Model):
     )
     keep: Keep = default(
         "series",
-        "Files kept of a run: metrics (with manifest and load shape), series (also "
-        "facility.parquet) or all (also jobs.parquet).",
+        "Files that are kept per run: metrics (with manifest and load shape), series "
+        "(also facility.parquet) or all (also jobs.parquet).",
     )
     draw: dict[str, Annotated[SerializeAsAny[Draw], DRAWS]] = Field(
         default_factory=dict,
-        description="Distributions by dotted key; each seed draws its own values.",
+        description="Distributions by dotted key, sampled separately for each seed.",
     )
     accuracy: Annotated[float, Field(ge=1e-6, lt=1)] = default(
         0.01,
         (
-            "Relative half-width of a 95 % confidence interval for which the ensemble "
-            "tells how many seeds it takes."
+            "Relative half-width of a 95 % confidence interval, for which the ensemble "
+            "reports the required number of seeds."
         ),
     )
 
@@ -136,8 +136,8 @@ class SweepSpec(Model):
         (),
         (
             "Dotted keys of the metrics in tables and figures, such as "
-            "grid.ramps.intervals.60s.up.max_mw; what planners ask first by default. "
-            "The files hold all."
+            "grid.ramps.intervals.60s.up.max_mw; by default those that planners need "
+            "first. The files contain all."
         ),
     )
 

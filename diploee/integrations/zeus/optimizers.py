@@ -112,13 +112,15 @@ class Prior(Model):
     """Prior of a batch size's mean cost, and window of the costs that count."""
 
     window: Annotated[int, Field(ge=0, le=1_000_000)] = default(
-        0, "Latest costs of a batch size that count, to follow a drift; 0: all."
+        0,
+        "Number of latest costs of a batch size that are used, to follow a drift; "
+        "0 for all.",
     )
     prior_mean_j: Annotated[float, Field(ge=0, le=1e18)] = default(
-        0.0, "Mean of the prior of a batch size's cost [J]."
+        0.0, "Mean of the prior distribution of a batch size's cost [J]."
     )
     prior_precision: Annotated[float, Field(ge=0, le=1e18)] = default(
-        0.0, "Inverse variance of that prior [1/J^2]; 0 is flat."
+        0.0, "Inverse variance of the prior distribution [1/J^2]; 0 for a flat prior."
     )
 
 
@@ -241,7 +243,7 @@ class ZeusBatchSize(Prior, BatchSizeOptimizer):
 
     kind: Literal["zeus"] = default("zeus", "Zeus' pruning, then Thompson sampling.")
     rounds: Annotated[int, Field(ge=2, le=100)] = default(
-        2, "Rounds of pruning, the explorations of each batch size."
+        2, "Rounds of pruning, each of which tries every remaining batch size."
     )
     _pruning: PruningRounds = PrivateAttr()
     _arms: dict[int, GaussianArm] = PrivateAttr()
@@ -274,7 +276,7 @@ class ThompsonBatchSize(Prior, BatchSizeOptimizer):
 
     kind: Literal["thompson"] = default("thompson", "Thompson sampling alone.")
     explorations: Annotated[int, Field(ge=1, le=1_000_000)] = default(
-        2, "Recurrences with each batch size before posteriors are drawn from."
+        2, "Recurrences with each batch size before Thompson sampling starts."
     )
     _arms: dict[int, GaussianArm] = PrivateAttr()
     _left: dict[int, int] = PrivateAttr()

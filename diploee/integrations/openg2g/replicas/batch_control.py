@@ -72,23 +72,25 @@ class FeedbackSpec(BatchControllerSpec):
     """Primal-dual optimizer of throughput under a power cap and latency deadlines."""
 
     kind: Literal["feedback"] = default("feedback", "Online feedback optimization.")
-    throughput_weight: Weight = default(1.0, "w, weight of throughput.")
+    throughput_weight: Weight = default(1.0, "Weight w of throughput.")
     primal_step: Gain = uncertain(
-        0.1, "alpha, step of log2 of the batch size", (0.05, 0.2)
+        0.1, "Step size alpha of the logarithm (base 2) of the batch size", (0.05, 0.2)
     )
     dual_step: Gain = uncertain(
-        0.5, "rho, step of the prices of constraints", (0.25, 1)
+        0.5, "Step size rho of the dual variables of the constraints", (0.25, 1)
     )
-    damping: Weight = uncertain(20.0, "kappa, answer to an excess at once", (10, 40))
+    damping: Weight = uncertain(
+        20.0, "Gain kappa of the immediate response to a violation", (10, 40)
+    )
     switching_weight: Weight = default(
-        0.0, "gamma, against going on in the direction of the last step."
+        0.0, "Weight gamma of a penalty on a further step in the same direction."
     )
 
     raise_after_s: Annotated[float, Field(ge=0, le=S_PER_DAY)] = default(
         0.0,
         (
-            "Least time at a batch size before a larger one is taken [s]; smaller ones "
-            "are taken at once. 0 lets sizes alternate with every control interval."
+            "Minimum time at a batch size before an increase [s]; decreases are "
+            "immediate. With 0, sizes may alternate in every control interval."
         ),
     )
     _served: dict[str, _Served] = PrivateAttr(default_factory=dict)
@@ -172,17 +174,20 @@ class BatchChange(Model):
     """A scheduled change of batch sizes at a time [s]."""
 
     at_s: Seconds = Field(
-        description="When, since the start of the run [s]; at the next decision."
+        description="Time since the start of the run [s]; the change takes effect at "
+        "the next decision."
     )
     batch_size: dict[Name, PositiveInt] = Field(
-        min_length=1, description="The batch sizes from then on, by model."
+        min_length=1, description="New batch sizes by model."
     )
 
 
 class ScheduleSpec(BatchControllerSpec):
     """Controller that changes batch sizes at scheduled times."""
 
-    kind: Literal["schedule"] = default("schedule", "Changes at given times.")
+    kind: Literal["schedule"] = default(
+        "schedule", "Changes of batch sizes at specified times."
+    )
     changes: tuple[BatchChange, ...] = Field(
         min_length=1, description="Changes and their times."
     )
