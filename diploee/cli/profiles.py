@@ -93,7 +93,8 @@ def compare_command(
         str, typer.Argument(metavar="A", help="Folder of profiles, or 'reference'.")
     ],
     second: Annotated[
-        str, typer.Argument(metavar="B", help="The library that A is compared with.")
+        str,
+        typer.Argument(metavar="B", help="Folder of profiles that A is compared with."),
     ] = "reference",
     as_json: Json = False,
 ) -> None:
@@ -209,7 +210,7 @@ def _list_profiles(profiles: Profiles = None, as_json: Json = False) -> None:
 @profiles_app.command("show")
 def _show_profile(
     profile_id: Annotated[
-        str, typer.Argument(help="Id of the profile, as 'list' shows it.")
+        str, typer.Argument(help="Id of the profile, as shown by 'list'.")
     ],
     out: Annotated[
         Path | None, path_option("PNG file to draw; <profile id>.png by default.")

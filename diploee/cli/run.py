@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 ScenarioArgument = Annotated[
     str,
     typer.Argument(
-        help="A scenario file, or a shipped name such as colocation_10mw.",
+        help="A scenario file, or a built-in name such as colocation_10mw.",
         autocompletion=shipped_names("scenario"),
     ),
 ]
@@ -97,8 +97,8 @@ def run_command(
             "--limits",
             metavar="NAME",
             help=(
-                "Check the run against limits (preset or file), at the step that "
-                "these need; may be repeated."
+                "Check the run against limits (preset or file), at the step that they "
+                "require; may be repeated."
             ),
             autocompletion=shipped_names("limits"),
         ),
@@ -107,7 +107,7 @@ def run_command(
         float | None,
         typer.Option(
             metavar="MINUTES",
-            help="Refuse a run with a longer forecast; 10 with limits.",
+            help="Refuse a run with a longer forecast time; 10 with limits.",
         ),
     ] = None,
     until_decided: Annotated[
@@ -115,8 +115,8 @@ def run_command(
         typer.Option(
             "--until-decided",
             help=(
-                "Stop, without a run folder, once it is certain that no limits file "
-                "is met; a run of one block keeps its folder."
+                "Stop without a run folder once all limits files are certainly "
+                "violated; a run of one block keeps its folder."
             ),
         ),
     ] = False,

@@ -33,7 +33,8 @@ class Running(Model):
         "Folder, sweeps/<name> by default; complete runs in it are not repeated."
     )
     workers: Annotated[int, Field(ge=0)] | None = unset(
-        "Processes, by default one per core as memory allows; 0 is this process."
+        "Number of processes, by default one per core if memory allows; 0 to use this "
+        "process."
     )
     dask: str | None = unset(
         "Address of a Dask scheduler for the runs, such as tcp://10.0.0.1:8786."
@@ -41,7 +42,7 @@ class Running(Model):
     engine: Engine | None = unset(
         "Scheduler, with equal results; compiled by default where available."
     )
-    max_runs: PositiveInt = default(10_000, "Refuse a sweep of more runs.")
+    max_runs: PositiveInt = default(10_000, "Refuse a sweep with more runs.")
     profiles: tuple[str, ...] = default(
         (),
         "Folder of power profiles (default 'reference'); may be repeated.",
@@ -60,7 +61,8 @@ class Spread(Running):
         "Number of seeds; 20 for a scenario."
     )
     accuracy: float | None = unset(
-        "Relative half-width of 95 % confidence intervals to find the seeds for."
+        "Relative half-width of 95 % confidence intervals, for which the number of "
+        "seeds is determined."
     )
     assumed: bool = default(
         False,
@@ -74,7 +76,7 @@ def sweep_command(
         str,
         typer.Argument(
             metavar="FILE",
-            help="A sweep file, or a shipped sweep's name.",
+            help="A sweep file, or the name of a built-in sweep.",
             autocompletion=shipped_names("sweep"),
         ),
     ],
@@ -92,7 +94,7 @@ def ensemble_command(
     scenario: Annotated[
         str,
         typer.Argument(
-            help="A scenario or a sweep file, or the name of a shipped one.",
+            help="A scenario or sweep file, or the name of a built-in one.",
             autocompletion=shipped_names("scenario", "sweep"),
         ),
     ],

@@ -111,8 +111,9 @@ class BatchInference(Model):
         description="Output length of a prompt [tokens]; must be one of the curve's."
     )
     curve: str = Field(
-        description="Time and node power of a batch by batch size: an included name "
-        "such as llama3_70b_offline, or a CSV file relative to the scenario file."
+        description="Time and node power of a batch by batch size: a built-in name "
+        "such as llama3_70b_offline, or a CSV file relative to the "
+        "scenario file."
     )
 
     def n_batches(self, n_nodes: int) -> int:

@@ -45,7 +45,8 @@ class Degrade(OverloadSpec):
     """
 
     kind: Literal["degrade"] = default(
-        "degrade", "Serve all requests at once, at the latency of the measured curve."
+        "degrade",
+        "All requests are served at once, at the latency of the measured curve.",
     )
     needs_throughput = True
 
@@ -58,7 +59,7 @@ class Queue(OverloadSpec):
     """Rule to queue requests above the throughput, first in, first out."""
 
     kind: Literal["queue"] = default(
-        "queue", "Requests above the measured throughput wait."
+        "queue", "Requests above the measured throughput wait in a queue."
     )
     drain_s: Annotated[float, Field(gt=0, le=86_400)] = default(
         60.0,
@@ -83,7 +84,7 @@ class Reject(OverloadSpec):
     """Rule to reject requests above capacity: R_incomplete of Eq. 6 (section 2.3.2)."""
 
     kind: Literal["reject"] = default(
-        "reject", "Leave what is above capacity unserved."
+        "reject", "Requests above capacity are not served."
     )
 
 

@@ -234,7 +234,7 @@ class Service(Model):
         "as are the nodes that later phases add (placed instances do not move)."
     )
     power_curve: str | None = unset(
-        "Node power by request rate: an included name such as llama3_70b_coding_power, "
+        "Node power by request rate: a built-in name such as llama3_70b_coding_power, "
         "or a CSV file relative to the scenario file; or logistic."
     )
     power_samples: dict[Positive, str] | None = optional(
@@ -261,7 +261,7 @@ class Service(Model):
         "sequences, without measurements (experimental); or power_curve."
     )
     latency_curve: str | None = unset(
-        "Latency and throughput by offered rate: an included name such as "
+        "Latency and throughput by offered rate: a built-in name such as "
         "llama3_70b_coding_latency, or a CSV file relative to the scenario file."
     )
     startup_s: ScalingTime = default(

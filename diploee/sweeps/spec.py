@@ -102,7 +102,7 @@ class SweepSpec(Model):
     description: str = default("", "Purpose of the sweep.")
     base: str = Field(
         description=(
-            "Base scenario of every run: an included name, or a file relative to the "
+            "Base scenario of every run: a built-in name, or a file relative to the "
             "sweep file."
         )
     )

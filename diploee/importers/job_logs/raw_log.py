@@ -80,8 +80,8 @@ class JobLogOptions(LogReading):
     """Options for reading a job log; see `diploee.importers.read_job_log`."""
 
     pool_gpus_per_node: GpusPerNode | None = unset(
-        "GPUs of a node of the pool that the jobs are for: taken where gpus_per_node "
-        "is absent and the log does not tell what a node is, as a header of swf does."
+        "GPUs per node of the simulated pool, used if gpus_per_node is absent and the "
+        "log does not specify nodes, as a header of swf does."
     )
 
     @property

@@ -63,8 +63,10 @@ class TrainingTraceParams(Model):
     """
 
     duration_s: Positive = default(1000.0, "Length of the trace [s].")
-    dt_s: StepS = default(0.1, "Step [s], a whole number of ms.")
-    seed: Annotated[int, Field(ge=0, le=MAX_SEED)] = default(2, "Seed of all draws.")
+    dt_s: StepS = default(0.1, "Time step [s], a whole number of milliseconds.")
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED)] = default(
+        2, "Seed of all random numbers."
+    )
     high_power_w: NonNegative = default(225.0, "Power of high plateaus [W].")
     low_power_w: NonNegative = default(
         175.0, "Power of low plateaus [W]; not above the high."
@@ -76,17 +78,17 @@ class TrainingTraceParams(Model):
         50.0, "Standard deviation of the noise in low plateaus, before smoothing [W]."
     )
     high_plateau_s: Range = default(
-        (35.0, 40.0), "Shortest and longest high plateau [s]."
+        (35.0, 40.0), "Minimum and maximum length of high plateaus [s]."
     )
     low_plateau_s: Range = default(
-        (10.0, 15.0), "Shortest and longest low plateau [s]."
+        (10.0, 15.0), "Minimum and maximum length of low plateaus [s]."
     )
     dips_per_s: NonNegative = default(0.01, "Mean number of dips per second.")
     dip_depth_w: Range = default(
-        (120.0, 125.0), "Least and greatest depth of a dip [W]."
+        (120.0, 125.0), "Minimum and maximum depth of a dip [W]."
     )
     dip_duration_s: Range = default(
-        (0.06, 0.14), "Shortest and longest dip [s], rounded to whole steps."
+        (0.06, 0.14), "Minimum and maximum length of a dip [s], rounded to whole steps."
     )
     smoothing_s: NonNegative = default(
         0.3, "Window of the moving average [s]; 0 for none."

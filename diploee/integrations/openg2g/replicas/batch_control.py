@@ -167,7 +167,7 @@ class FeedbackSpec(BatchControllerSpec):
 class FixedSpec(BatchControllerSpec):
     """Controller that keeps the batch sizes of the start."""
 
-    kind: Literal["fixed"] = default("fixed", "Batch sizes stay as they are.")
+    kind: Literal["fixed"] = default("fixed", "Constant batch sizes.")
 
 
 class BatchChange(Model):

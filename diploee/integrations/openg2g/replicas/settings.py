@@ -116,8 +116,8 @@ class ReplicaModel(Model):
 
     data: str = Field(
         description=(
-            "Power over time, latency mixtures and logistic fits by batch size: an "
-            "included name such as llama31_70b_4xh100, or a folder in OpenG2G's format "
+            "Power over time, latency mixtures and logistic fits by batch size: a "
+            "built-in name such as llama31_70b_4xh100, or a folder in OpenG2G's format "
             "(trace.csv, itl_fit.json, logistic_fit.json, _manifest.json), relative to "
             "the scenario file."
         )
