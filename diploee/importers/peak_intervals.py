@@ -1,4 +1,4 @@
-"""Reader of files that list the intervals of a system's coincident peaks."""
+"""Reader of files with the intervals of a system's coincident peaks."""
 
 from __future__ import annotations
 

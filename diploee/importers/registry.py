@@ -1,6 +1,6 @@
-"""`Formats`: registry of file formats by name.
+"""`Formats`: registry of file formats by name, with detection of a file's format.
 
-In the order in which a file is checked against them.
+Formats are tried in the order of their registration.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Formats: Electricity Maps (carbon intensity, UTC), CAISO OASIS (prices, GMT), NYISO
 (prices, Eastern time), gridstatus (``Interval Start, LMP``, with offsets), and any CSV
-or Parquet file whose stamps have an offset (see docs/FLEXIBILITY.md).
+or Parquet file with timestamps that have offsets (see docs/FLEXIBILITY.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Readers of small tables of a site, such as cooling tables.
+"""Readers of small tables of a site.
 
-Measured cooling power, Q(P) of an export, and a voltage over time.
+These are measured cooling power, reactive power by active power, and voltage over time.
 """
 
 from __future__ import annotations

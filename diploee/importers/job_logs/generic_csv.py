@@ -1,23 +1,26 @@
 """Importer of any CSV table of jobs with a header, by columns that the user names.
 
 Keys of `columns`: ``submit``, ``start``, ``end``, ``duration``, ``nodes``, ``gpus``,
-``type``, ``state``, ``id``, ``energy`` (J), ``requested_time`` (in the unit of the
-duration), ``user``, ``account``, ``name``. A key that is not mapped is looked for by
-its usual names, such as ``submit_time`` or ``n_nodes``, and not read where it is mapped
-to an empty name. There must be a submission or a start, a duration or an end, and nodes
-or GPUs. The delimiter (comma, semicolon, tab or bar) is inferred from the header.
+``type``, ``state``, ``id``, ``energy`` [J], ``requested_time`` (in the unit of the
+duration), ``user``, ``account``, ``name``. An unmapped key is looked up by its usual
+names, such as ``submit_time`` or ``n_nodes``; a key mapped to an empty name is
+skipped. The table needs a submission or a start, a duration or an end, and nodes or
+GPUs. The delimiter (comma, semicolon, tab or bar) is inferred from the header.
 
-Times are ISO 8601 stamps, with or without an offset, numbers since 1970, whose unit
-shows in their size, or others in `time_unit` or the unit of the column's name; or what
-`time_format` says: ``unix-s`` and ``unix-ms`` are numbers since 1970, ``s`` and ``ms``
-numbers from an origin that is not known, anything else is a format of ``strptime``.
-Durations are numbers, or ``1-02:03:04``. Their unit is `duration_unit`, else that of
-the column's name (``run_ms``), else the one in which they are as long as from start (or
-submission) to end, else seconds; where these are unlikely, or milliseconds as likely,
-it is asked for. Of a column of durations and one of ends the one that the user maps
-goes first, a duration before an end. Without a column of states, it is unknown how jobs
-ended. A row is taken for repeated only by a column of ids that the user maps: in others
-an id that comes back is that of an array's next task.
+Times are ISO 8601 timestamps or numbers. With `time_format`, ``unix-s`` and
+``unix-ms`` are numbers since 1970, ``s`` and ``ms`` numbers from an unknown origin,
+and anything else is a format of ``strptime``. Otherwise the unit of numbers is
+`time_unit`, the unit in the column's name, or, since 1970, inferred from their size.
+
+Durations are numbers or texts such as ``1-02:03:04``. Their unit is `duration_unit`,
+the unit in the column's name (``run_ms``), the unit that agrees with start (or
+submission) and end, or seconds. If seconds are implausible, or milliseconds as
+plausible, the unit must be specified.
+
+If the table has both durations and ends, the mapped column is used; if both are mapped,
+the duration. Without a column of states, the end state of all jobs is unknown. Rows are
+dropped as repeated only by an id column that the user maps, because in other columns a
+repeated id may be the next task of an array.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """Importer of Philly (Microsoft, 2017): JSON list of jobs with their attempts.
 
 - A job starts with its first attempt. Its run time is the sum of its attempts' run
-  times: between them it had no GPUs. An attempt without a start or an end, or with an
-  end before the start, is left out and noted; but a job whose last attempt has a start
-  and no end was still running.
-- Its nodes and GPUs are those of its longest attempt: the servers that the attempt
-  lists, each once, and all their GPUs.
-- ``Pass`` is completed, ``Killed`` cancelled, ``Failed`` failed. The log has no kinds
-  of jobs.
-- Stamps are local time without a zone: `utc_offset` tells it, UTC where it is not
-  given. The trace's other files are stamped in Pacific time (``America/Los_Angeles``).
+  times, as it had no GPUs between them. An attempt without a start or an end, or with
+  an end before the start, is omitted and noted; but a job whose last attempt has a
+  start and no end was still running.
+- Nodes and GPUs are those of the longest attempt: the distinct servers that the
+  attempt lists, and all their listed GPUs.
+- ``Pass`` is completed, ``Killed`` cancelled, ``Failed`` failed. The log has no job
+  types.
+- Timestamps are local times without a zone: the zone is `utc_offset`, by default UTC.
+  The trace's other files have Pacific time (``America/Los_Angeles``).
 
 References
 ----------

@@ -1,4 +1,4 @@
-"""`RawLog`: rows of a job log as an importer reads them, before the common rules."""
+"""`RawLog`: rows of a job log from a format's importer, before the common rules."""
 
 from __future__ import annotations
 

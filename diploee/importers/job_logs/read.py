@@ -1,4 +1,4 @@
-"""`read_job_log`: reader of any known job log; its content shows the format."""
+"""`read_job_log`: reads a job log and detects its format."""
 
 from __future__ import annotations
 

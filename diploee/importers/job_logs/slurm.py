@@ -1,27 +1,25 @@
 """Importer of Slurm's ``sacct`` output: a header, any delimiter, any column order.
 
-Without ``-P``, ``sacct`` aligns columns by blanks and cuts what is too long for them:
-such a log is read where nothing that is needed was cut. A spreadsheet may have saved
-it, with quotes.
-
 ``sacct -a -X -P --format=JobID,Submit,Start,End,ElapsedRaw,NNodes,AllocTRES,State``
-exports what is read; `Partition` (the kind of a job), `ConsumedEnergyRaw`, `User`,
-`Account`, `JobName` and the time limit of a job (`TimelimitRaw` or `Timelimit`, none
-where it is a word) are read too where they are there.
+exports the required columns. Optional columns are `Partition` (the job type),
+`ConsumedEnergyRaw`, `User`, `Account`, `JobName` and the time limit of a job
+(`TimelimitRaw` or `Timelimit`; no limit if it is a word). Without ``-P``, ``sacct``
+aligns columns by blanks and truncates long values: such a log can be read if no
+required value is truncated. Logs saved by a spreadsheet, with quotes, can be read too.
 
 - Steps (``.batch``, ``.extern``, ``.0``) are not jobs: dropped and counted.
 - Elements of an array (``7_3``) and components of a heterogeneous job (``7+1``) are
-  jobs of their own: each has its own nodes. Elements that have not started share one
-  row (``7_[4-9]``), which is dropped as never started.
-- A requeued job has a row for each of its runs (``sacct -D``); each had its nodes and
-  is kept. Rows with the id and the start of an earlier one are dropped.
-- The run time is `ElapsedRaw`, else `Elapsed`, which daylight saving leaves alone and
-  which exclude suspension; `End` less `Start` where both are missing. A job without an
-  `End` is still running.
-- Stamps are local time without a zone: `utc_offset` tells it, UTC where it is not
-  given. With ``SLURM_TIME_FORMAT=%s`` they are seconds since 1970.
-- GPUs are ``gres/gpu`` of `AllocTRES`; not known for any job where no job of the log
-  has them.
+  separate jobs, each with its own nodes. Elements that have not started share one row
+  (``7_[4-9]``), which is dropped as never started.
+- A requeued job has a row for each of its runs (``sacct -D``), and each run is kept.
+  Rows with the id and the start of an earlier row are dropped.
+- The run time is `ElapsedRaw`, or else `Elapsed`, as both are unaffected by daylight
+  saving and exclude suspension; `End` minus `Start` if both are missing. A job without
+  an `End` is still running.
+- Timestamps are local times without a zone: the zone is `utc_offset`, by default UTC.
+  With ``SLURM_TIME_FORMAT=%s`` they are seconds since 1970.
+- GPUs are ``gres/gpu`` of `AllocTRES`; unknown for all jobs if no job of the log has
+  them.
 
 References
 ----------

@@ -1,17 +1,17 @@
 """Importer of a CSV or Parquet table of power over time, as one job's profile.
 
-Columns are named, or found by their names, which tell their unit (``t_s``, ``time_ms``,
-``power_kw``, ``Power [W]``); a unit that nothing tells is asked for, never guessed.
-Times are ISO stamps, times of the day of readings less than half a day apart, or
-numbers: seconds unless the name or the size says otherwise (minutes; epoch ms, us, ns).
-Rows of several devices are summed, and so are several columns.
+Columns are specified, or found by their names, which contain the unit (``t_s``,
+``time_ms``, ``power_kw``, ``Power [W]``); an unknown unit is an error. Times are ISO
+timestamps, times of day (of readings less than half a day apart), or numbers: in
+seconds unless the name or the size of the numbers implies another unit (minutes; epoch
+ms, us, ns). Several devices or columns are summed.
 
-A row of an even table is the mean power of the step that begins at its time, and is
-kept as it is, also where rows of it are missing. Other readings are joined by straight
-lines and averaged over even steps, exact in energy; missing ones are bridged up to a
-gap that is given. All of it is counted in the provenance. What a table can't tell (what
-the power includes, how the readings were averaged) is taken from the call, else stands
-in the provenance as unknown, with the bandwidth of a reading averaged over 1 s.
+A row of an evenly spaced table is the mean power of the step that starts at its time,
+and is kept unchanged even if other rows are missing. Uneven readings are joined by
+straight lines and averaged over even steps, which keeps the energy exact; gaps are
+bridged up to the specified length. All repairs are counted in the provenance. The
+boundary of the power and the averaging of the readings are not in the table: unless
+specified they are noted as unknown, with the bandwidth of a reading averaged over 1 s.
 """
 
 from __future__ import annotations

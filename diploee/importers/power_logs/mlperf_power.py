@@ -1,13 +1,13 @@
 """Importer of the node power logs of MLPerf Training submissions.
 
-A run has ``results/<system>/<benchmark>/power/<run>/node_K.txt``, MLLOG lines
-``power_reading`` of each node, and its events in ``<benchmark>/<run>.txt``. A
-submission shows by its name whether its readings are of the AC or the DC side of the
-supplies; ``systems/<system>.json`` has the hardware.
+A run has ``results/<system>/<benchmark>/power/<run>/node_K.txt``, with the MLLOG lines
+``power_reading`` of each node, and its events in ``<benchmark>/<run>.txt``. The name of
+a submission contains the side of its readings, AC or DC of the power supplies;
+``systems/<system>.json`` has the hardware.
 
-A reading that is no power, such as one below 0, failed: it is counted and bridged. A
-log that lacks the ends of its run is held there, up to a share. A run that can't be
-read is skipped and named.
+Invalid readings, such as negative ones, are counted and bridged. If a log does not
+cover the ends of its run, power is constant there, up to a maximum fraction. Unreadable
+runs are skipped and reported.
 
 References
 ----------

@@ -1,8 +1,8 @@
 """Importer of the training runs in the data set of arXiv:2604.07345.
 
-The profiles get the class names and node counts of the reference profiles, so that a
-library of them takes the place of the shipped one with nothing else changed. A run that
-can't be read is left out, with its cause, and the import goes on. The layout is
+The profiles have the class names and node counts of the reference profiles, so that
+their library can replace the built-in one without other changes. Unreadable runs are
+skipped and reported. The files are
 ``00_raw_datasets/training_<workload>/<N>node/*_slurmid_<id>_node_<host>.log``.
 
 References

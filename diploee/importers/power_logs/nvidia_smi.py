@@ -1,12 +1,13 @@
 """Importer of ``nvidia-smi --query-gpu=timestamp,power.draw,... --format=csv``.
 
-GPU power. A file is the log of one machine; several are summed over the time that they
-share. Such logs know nothing of the CPUs: the boundary says so, unless a constant is
-added for them.
+The logs contain GPU power only, without the CPUs: the profile's boundary says so,
+unless a constant is added for them. A file is the log of one machine; several are
+summed over their common time.
 
-One row per GPU and tick, often without the GPU's index; values with or without their
-unit; failed reads as ``[N/A]``, ``[Not Supported]`` and the like, or below 0; headers
-again where a log was appended to; a last line cut where the logger was killed.
+A file has one row per GPU and sampling time, often without the GPU's index, and values
+with or without units. Failed readings are ``[N/A]``, ``[Not Supported]`` and the like,
+or negative. Headers are repeated if a log was appended to, and the last line is
+truncated if the logger was killed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Conversion of power readings to a profile, shared by all formats.
 
-Repaired energy curves, summed over the devices. A format's own module says which column
-is what, and how its logger fails; here the readings of each device are put in order,
-failed ones bridged by straight lines up to a gap, and the devices summed over the time
-that they share. All of it is counted and limited (`guard`).
+Each device's readings are sorted by time, failed ones are bridged by straight lines up
+to a maximum gap, and devices are summed over their common time. Every repair is counted
+and limited (`repairs`). The module of a format defines its columns and detects failed
+readings.
 """
 
 from __future__ import annotations

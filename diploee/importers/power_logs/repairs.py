@@ -1,16 +1,15 @@
-"""Repairs of power logs, and the limits beyond which a log is refused.
+"""Repairs of power logs, and the limits above which a log is refused.
 
-Each repair is counted in energy and time, and is limited. The readings of a device are
-put in the order of one clock. What is left out, there twice or held is counted per
-device; beyond 1 % of its energy or 5 % of its time the log is refused.
+Each device's readings are sorted by one clock. Dropped, repeated and held readings are
+counted per device in energy and time: above 1 % of its energy or 5 % of its time, the
+log is refused.
 
-- A local clock that changes to or from summer time, in the night to Sunday: rows that
-  run on an hour earlier or later are read as such, and nothing is lost.
-- Rows behind others in time, or at a timestamp that is there already: the longest
-  increasing run is kept where the others are within the limits. Else the rows are
-  sorted, where no two then come closer than the readings' interval, as of shuffled rows
-  and of blocks in another order. Rows that still overlap are of several devices, or of
-  a clock that was set back; they are refused.
+- Summer time changes of a local clock, in the night to Sunday: rows that are an hour
+  early or late are corrected, without loss.
+- Rows out of order or with repeated timestamps: the longest increasing subsequence is
+  kept if the other rows are within the limits. Otherwise the rows are sorted if no two
+  are then closer than the readings' interval, as in shuffled files. Rows that still
+  overlap belong to several devices, or to a clock that was set back, and are refused.
 """
 
 from __future__ import annotations

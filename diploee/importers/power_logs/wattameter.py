@@ -1,27 +1,27 @@
 """Importer of WattAMeter logs: GPU and CPU power of all nodes of one job.
 
-A node is one NVML log (GPUs) with one RAPL log (CPU packages), or one CodeCarbon log of
-WattAMeter 0.5 that holds both. The job's power is their sum over the nodes, over the
-time that all logs share. The resampling is exact in energy: each step of the profile is
-the difference of the cumulative energy at its edges. Preamble lines are skipped, header
-blocks may repeat (append mode) with their columns in another order, and rows may lack
-the trailing power columns that WattAMeter derives from energy counters. How readings
-are repaired, all counted by cause:
+A node has one NVML log (GPUs) and one RAPL log (CPU packages), or one CodeCarbon log of
+WattAMeter 0.5 with both. The job's power is the sum over nodes, over the common time of
+all logs. Resampling keeps the energy exact: each step of the profile is the difference
+of the cumulative energy at its edges. Preamble lines are skipped; headers may be
+repeated (append mode) with another order of columns; and rows may lack the trailing
+power columns, which WattAMeter derives from energy counters. Repairs, all counted by
+cause:
 
-- Readings of power are joined by straight lines, as in the published data set. A failed
-  read (logged as 0, or below) is bridged by one.
-- A power reading above the limit (800 W) takes the next good reading, as in the
-  published cleaning of doi:10.7799/3025227; at the end of the log, the last good one.
-- CPU power comes from the energy counter alone, difference over difference in time: it
-  holds from one stamp to the next, and the logged power columns (which are the same,
-  and are missing in the last row before each flush) are not read. A failed read (0) is
-  left out: the counter's difference over the longer interval keeps the energy. A GPU's
-  counter moves every 20 to 100 ms (PETSc's PetscLogGpuEnergyMeter), so that two
-  readings may hold one refresh more than their time.
+- Power readings are joined by straight lines, as in the published data set. A failed
+  reading (0 or negative) is bridged.
+- A power reading above the limit (800 W) is replaced by the next valid one, as in the
+  published cleaning of doi:10.7799/3025227; at the end of the log, by the last one.
+- CPU power is the difference of the energy counter per difference in time, constant
+  between two timestamps. The logged power columns contain the same values and are not
+  used, as they are missing in the last row before each flush. A failed reading (0) is
+  omitted: the counter's difference over the longer interval keeps the energy. A GPU's
+  counter is updated every 20 to 100 ms (PETSc's PetscLogGpuEnergyMeter), so that two
+  readings may differ by one update more than their time.
 - A counter that drops within a run of the logger has wrapped if adding its range gives
-  a power within the limit. Any other drop or jump, a drop from one run to the next, and
-  an interval so long that the counter may have wrapped unseen, is bridged by the mean
-  power of the two beside it.
+  a power within the limit. Any other drop or jump, a drop between two runs, and an
+  interval long enough for an unnoticed wrap, is bridged by the mean power of the two
+  adjacent intervals.
 
 References
 ----------

@@ -1,6 +1,7 @@
 """Aggregation of the requests in a file to a `RequestTrace`.
 
-Formats, the rules for odd rows, counted by cause, and sums.
+Requests are read in blocks, invalid rows are dropped and counted by cause, and the
+others are summed per service and time step.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Request counts of a trace by service, time step and token length.
 
-Every length up to 128 has a bin of its own, longer ones bins that are 1 % wide.
+Each length up to 128 tokens has a separate bin; bins of longer requests are 1 % wide.
 """
 
 from __future__ import annotations

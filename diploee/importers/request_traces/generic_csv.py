@@ -1,10 +1,13 @@
 """Importer of any CSV trace with one request per row, by named columns.
 
-The meaning of the time column tells its unit: `time_s` and `time_ms` are numbers from
-the trace's own origin, `unix_s` and `unix_ms` count from 1970 UTC, `timestamp` is ISO
-text, in the zone that the user names, else UTC, where it names none, or numbers in
-`time_unit`, which their size, span and spacing mostly tell. The delimiter (comma,
-semicolon, tab or bar) is inferred from the header.
+Time columns, by key:
+
+- `time_s`, `time_ms`: numbers from the trace's own origin.
+- `unix_s`, `unix_ms`: numbers since 1970 UTC.
+- `timestamp`: ISO text, in its own zone, else in the user's, else in UTC; or numbers in
+  `time_unit`, which is inferred from their size, span and spacing if absent.
+
+The delimiter (comma, semicolon, tab or bar) is inferred from the header.
 """
 
 from __future__ import annotations

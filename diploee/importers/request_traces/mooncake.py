@@ -1,10 +1,11 @@
 """Importer of Mooncake traces: one JSON object per line.
 
-``timestamp``, ``input_length``, ``output_length``. Stamps count from the trace's own
-origin, in ms (the published ones are rounded to 3 s). Others write such traces as well:
-those of Bailian, with a ``chat_id``, have seconds. Where neither ``hash_ids`` nor
-``chat_id`` is there, or the numbers speak against it, their span and spacing tell the
-unit, or the user. Stamps since 1970 and in the manner of ISO 8601 are taken as such.
+Keys are ``timestamp``, ``input_length`` and ``output_length``. Timestamps count from
+the trace's own origin, in ms (rounded to 3 s in the published traces). Other traces
+have this format too: those of Bailian, with a ``chat_id``, are in seconds. Without
+``hash_ids`` and ``chat_id``, or if the numbers are implausible, the unit is inferred
+from span and spacing, or specified by the user. Unix and ISO 8601 timestamps are read
+as such.
 
 References
 ----------

@@ -1,4 +1,4 @@
-"""`read_request_trace`: reader of any known trace; its content shows the format."""
+"""`read_request_trace`: reads a request trace and detects its format."""
 
 from __future__ import annotations
 

@@ -1,15 +1,16 @@
-"""Importer of ServeGen client traces.
+"""Importer of ServeGen client traces, which contain rates instead of requests.
 
-Rates instead of requests, a row per 600 s and a file per client. Each
-``chunk-N-trace.csv`` has no header; its columns are the start [s], the rate [1/s], the
-coefficient of variation of the gaps, and the family and two parameters of their
-distribution. A folder of chunks is one service, named after the folder, whose rate is
-the sum over its clients; in a folder of such folders each is a service. Lengths stand
-beside a chunk, ``chunk-N-dataset.json``: windows by their start [s], each with the
-shares of ``input_tokens`` and ``output_tokens`` as text,
+Each client has a file ``chunk-N-trace.csv`` without a header, with a row per 600 s:
+start [s], rate [1/s], coefficient of variation of the gaps, and family and two
+parameters of their distribution. A folder of chunks is one service, named after the
+folder, whose rate is the sum over its clients; in a folder of such folders each is a
+service.
+
+Token lengths are in ``chunk-N-dataset.json``: time windows by their start [s], each
+with the fractions of ``input_tokens`` and ``output_tokens`` as text,
 ``{"0": {"output_tokens": "{120: 0.25, 130: 0.75}"}}``. A window without lengths has
-those of the one before. The files are large: those of a service's largest clients are
-read, up to `COVERED`.
+those of the previous one. As these files are large, only those of a service's largest
+clients are read, up to `COVERED` of its requests.
 
 References
 ----------

@@ -1,6 +1,6 @@
-"""Reader of offline (batch) inference measurements.
+"""Reader of offline (batch) inference measurements, converted to power profiles.
 
-The power of one batch on each node of a job (section 3.4).
+A profile is the power of one batch on each node of a job (section 3.4 of the paper).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reader of the power and latency curves of all services of a scenario.
 
-Measured ones from files, logistic ones computed. Files are CSV with `#` comments, every
-fault named by file and line; samples are power in time.
+Curves are measured (from files) or logistic (computed). Files are CSV with ``#``
+comments, and errors name file and line; power samples are power over time.
 """
 
 from __future__ import annotations

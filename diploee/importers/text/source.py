@@ -1,6 +1,6 @@
-"""Foreign files as bytes: packed or plain, files or pipes.
+"""Access to foreign files as bytes, decompressed by their content.
 
-Regular files alone, unpacked by their content, up to a limit.
+Only regular files are read, up to a maximum size.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Delimited text as columns of strings; problems name their line."""
+"""Delimited text as columns of strings; errors name the line."""
 
 from __future__ import annotations
 

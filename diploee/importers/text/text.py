@@ -1,7 +1,7 @@
-"""Text lines of a foreign file, checked to be safe to parse.
+"""Text lines of a foreign file, with their line numbers, checked before parsing.
 
-Unpacked, UTF-8, lines ended by LF, with their numbers. A Parquet file is the CSV file
-of its table.
+The text is decompressed, UTF-8, and has LF line ends. A Parquet file is read as the CSV
+file of its table.
 """
 
 from __future__ import annotations

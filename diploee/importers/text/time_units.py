@@ -1,9 +1,10 @@
-"""Units of numeric times and durations, and whether times count from 1970.
+"""Units of numeric times and durations, and detection of times since 1970.
 
-Numbers since 1970 tell their unit by their size, others by the name of their column,
-such as ``submit_ms``. Where it has none, they are judged in each unit by what logs of
-jobs and requests are like (`LIKELY_SPAN_S`, `MAX_SPACING_S`, `MAX_RATE_PER_S`). A unit
-is taken where every other one is ten times further off; else the user is asked.
+The unit of numbers since 1970 follows from their size, that of others from the name of
+their column, such as ``submit_ms``. Otherwise the numbers are compared, in each unit,
+with typical logs of jobs and requests (`LIKELY_SPAN_S`, `MAX_SPACING_S`,
+`MAX_RATE_PER_S`). A unit is used if all others are ten times further from typical
+values; if no unit is, the user must specify it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Numbers and labels of text columns, with missing apart from invalid values.
+"""Numbers and labels of text columns, with missing values distinct from invalid ones.
 
-Missing are an empty field and the words of `MISSING_WORDS` in any case. Anything else
-that does not parse is an error with its line: a value is never guessed.
+Empty fields and the words of `MISSING_WORDS`, in any case, are missing. Any other text
+that cannot be parsed is an error with its line.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Cached artifacts of benchmark specs: `InferenceData`, `LogisticModelStore`.
+"""Cached data compiled from benchmarks: `InferenceData` and `LogisticModelStore`.
 
-The one are power traces and latency mixtures, the other logistic fits of power, latency
-and throughput. Both lie in OpenG2G's folder of the spec, whose own data are read too.
+`InferenceData` has power traces and latency mixtures, `LogisticModelStore` logistic
+fits of power, latency and throughput. Both are stored in OpenG2G's folder for the spec;
+OpenG2G's own data can be read too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`BenchmarkRuns`: measurements of one served model, in any source format.
 
-A source selects those that a spec asks for, or says which there are instead. The
-steady-state power of a replica is the sum of its devices' readings, resampled, exact in
-energy.
+A source returns the measurements that a spec selects, or fails and lists the available
+ones. The steady-state power of a replica is the sum of its devices' readings,
+resampled with exact energy.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""`InferenceModelSpec`: measurements of a served model, and how it may be served.
+"""`InferenceModelSpec`: selects benchmark measurements of a model, with service limits.
 
-A YAML file of specs holds a list ``models:`` whose entries have the fields as keys.
+A YAML file of specs has a list ``models:`` whose entries have the fields as keys.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Data folders of OpenG2G, ``<data_dir>/<spec.cache_hash()>/``, by spec.
 
-`trace.csv` (``batch_size,relative_time_s,power_total_W``), `itl_fit.json` and
-`logistic_fit.json` are what OpenG2G writes and reads, `_manifest.json` has the spec.
-The fits that are made here have their `details` beside them, and `itl_fit.json` the
-step over which the rows of the trace are means; those of OpenG2G's are readings.
+OpenG2G reads and writes `trace.csv` (``batch_size,relative_time_s,power_total_W``),
+`itl_fit.json` and `logistic_fit.json`; `_manifest.json` has the spec. Fits made by
+diploee also have `details`, and their `itl_fit.json` has the step over which rows of
+the trace are means; rows of OpenG2G's traces are readings.
 
 References
 ----------

@@ -1,7 +1,7 @@
 """`ITLMixtureModel`: inter-token latencies as a shifted mixture of two lognormals.
 
-The steady component is ordinary decoding, the stall component the steps that prefill or
-scheduling delays (the mixture of OpenG2G).
+The steady component is ordinary decoding; the stall component is decoding steps delayed
+by prefill or scheduling (the mixture of OpenG2G).
 """
 
 from __future__ import annotations

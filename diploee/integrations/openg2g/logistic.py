@@ -1,8 +1,9 @@
 """`LogisticModel`: power, latency or throughput against a replica's batch size.
 
-The four-parameter logistic of OpenG2G,
-``y = b0 + L * sigmoid(k * (log2(batch) - x0))``, fitted by least squares: L and b0 are
-linear, k and x0 found by SciPy's global search (Endres, Sandrock and Focke 2018).
+The four-parameter logistic curve of OpenG2G,
+``y = b0 + L * sigmoid(k * (log2(batch) - x0))``, is fitted by least squares: L and b0
+by linear regression, k and x0 by SciPy's global optimization (Endres, Sandrock and
+Focke 2018).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`TrainingTrace`: synthetic GPU power of training, as OpenG2G describes it.
+"""`TrainingTrace`: synthetic GPU power of training, as in OpenG2G.
 
-Order: plateaus, noise, moving average, dips, warm-up ramp (OpenG2G 0.2,
-`TrainingTraceParams`).
+The trace is built from plateaus, noise, moving average, dips, and warm-up ramp, in this
+order (OpenG2G 0.2, `TrainingTraceParams`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Optimizers of batch size and power limit, each its own scenario spec."""
+"""Optimizers of batch size and power limit; each class is also its scenario spec."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Recurring jobs of a Zeus workload as a job source.
 
-Recurrences with the run time and power that their optimizer chose. Duration = epochs to
-the target x time per epoch x runtime ratio, cut by early stopping; power is the average
-of one GPU at the chosen limit. What a recurrence learns comes from those of its
-recurring job that had ended when it was submitted, at their submission plus run time:
-ASSUMPTION: a wait in the facility's queue does not change what is known at a
+An optimizer chooses the run time and power of each recurrence. Duration = epochs to the
+target x time per epoch x runtime ratio, cut by early stopping; power is the average of
+one GPU at the chosen limit. A recurrence learns from those recurrences of its recurring
+job that ended before its submission, counted from their submission plus run time.
+ASSUMPTION: waiting in the facility's queue does not change the information at a
 submission.
 """
 

@@ -1,13 +1,12 @@
 """Trace-driven simulator of recurring training jobs under Zeus.
 
-Recurring jobs, one recurrence after another or overlapping. One run: the batch size
-optimizer predicts, the power limit optimizer predicts, a recorded training path is
-drawn, the run is stopped before its cost crosses beta x the lowest cost so far, and
-both optimizers observe it when it has ended. What fails is run again until it
-converges, 20 times at most; the lowest cost counts all runs of a recurrence. What
-starts before an earlier run of its recurring job has ended takes the best batch size
-known (You et al., NSDI 2023, sections 4 and 6, and the trace-driven simulator of its
-authors).
+Recurrences of a job run one after another, or overlap. In each run, the batch size
+optimizer and the power limit optimizer choose, a recorded training path is sampled, the
+run is stopped before its cost exceeds beta times the lowest cost so far, and both
+optimizers observe the result at its end. A failed run is repeated until it converges,
+at most 20 times; the lowest cost includes all runs of a recurrence. A run that starts
+before an earlier run of its recurring job has ended takes the best known batch size
+(You et al., NSDI 2023, sections 4 and 6, and its authors' trace-driven simulator).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Zeus' published traces as pandas frames: `TrainingTraces`, and job groups.
 
 The train trace (``summary_train.csv``) has the epoch at which each training run reached
-each metric, the power trace (``summary_power_<gpu>.csv``) time per epoch and average
-power of each pair of batch size and power limit. Their rows belong together by dataset,
-network, optimizer and batch size, as in Zeus' own simulator. The group trace has real
+each metric; the power trace (``summary_power_<gpu>.csv``) has the time per epoch and
+average power of each pair of batch size and power limit. Rows are joined by dataset,
+network, optimizer and batch size, as in Zeus' simulator. The group trace has actual
 starts, ends and run time ratios of recurring jobs: jobs of one group of the Alibaba GPU
 cluster trace (Weng et al., NSDI 2022), each mapped by Zeus to a dataset.
 """

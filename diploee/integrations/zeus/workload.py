@@ -1,9 +1,9 @@
-"""`TrainingWorkload`: one recurring job's measured time, power and training paths.
+"""`TrainingWorkload`: measured time, power and training paths of a recurring job.
 
-Its costs. Its two knobs are the batch size b and the GPU power limit p; a *pair* is one
-of each. Zeus (You et al., NSDI 2023): time to accuracy TTA = target epochs x time per
-epoch; energy to accuracy ETA = TTA x average power; cost C(b, p; eta) = eta
-ETA + (1 - eta) MaxPower TTA (Eq. 2).
+The two knobs are the batch size b and the GPU power limit p; a *pair* is one of each.
+Zeus (You et al., NSDI 2023): time to accuracy TTA = target epochs x time per epoch;
+energy to accuracy ETA = TTA x average power; cost C(b, p; eta) = eta ETA + (1 - eta)
+MaxPower TTA (Eq. 2).
 """
 
 from __future__ import annotations

@@ -1,28 +1,27 @@
-"""Batch size controllers, their inputs and outputs, and replica power limits.
+"""Batch size controllers of replicas: fixed, scheduled, or feedback optimization.
 
-`feedback` is online feedback optimization, a primal-dual method on what is measured.
-With x = log2 of the batch size, R replicas and the fits P, L and T of a replica's
-power, latency and throughput, it looks for the batch sizes of the highest throughput
+`feedback` is online feedback optimization, a primal-dual method with measured
+constraint violations. With x = log2 of the batch size, R replicas, and the fits P, L
+and T of a replica's power, latency and throughput, it maximizes the throughput
 
 ``maximize sum_i R_i T_i(x_i) / sum_i R_i T_i(x_max,i)``
 
-under the excesses ``g_c`` of the constraints and of the latencies,
-``h_i = l_i / deadline_i - 1``, none of which shall be above 0. Once per control
-interval, with the g and h that were measured,
+subject to ``g_c <= 0`` for the relative excess of each power constraint and
+``h_i <= 0`` for the relative excess of each latency,
+``h_i = l_i / deadline_i - 1``. Once per control interval, with the measured g and h:
 
 ``y_c <- [y_c + rho g_c]+``, ``z_i <- [z_i + rho h_i]+``  (dual ascent),
 
 ``x_i <- clip(x_i - alpha d_i)`` (projected primal descent) with
 
 ``d_i = -w R_i T_i' / sum_j R_j T_j(x_max,j) + sum_c [y_c + kappa g_c]+ (dg_c/dP) R_i
-P_i'
-+ [z_i + kappa h_i]+ L_i' / deadline_i + gamma (x_i - x_i,before)``,
+P_i' + [z_i + kappa h_i]+ L_i' / deadline_i + gamma (x_i - x_i,before)``.
 
-and the feasible size next to 2^x, on the scale of x, is set; with `raise_after_s` a
-larger one waits, x at the middle between both meanwhile. The method is that of OpenG2G
-[1]_; all excesses are relative here, so that one set of gains does for all, and kappa,
-the term of an augmented Lagrangian, damps the oscillation of the plain method.
-ASSUMPTION: the gains are our choice [J].
+Each model is then set to the feasible batch size nearest to 2^x on a log scale. With
+`raise_after_s`, an increase is delayed; meanwhile x stays halfway between the two
+sizes. The method is OpenG2G's [1]_; here all excesses are relative, so that one set of
+gains suits all, and kappa, the term of an augmented Lagrangian, damps the oscillation
+of the plain method. ASSUMPTION: the gains are our choice [J].
 
 References
 ----------

@@ -1,17 +1,17 @@
-"""`ReplicasLoad`: replicas of served models at chosen batch sizes, step by step.
+"""`ReplicasLoad`: power of served model replicas with controlled batch sizes.
 
-The planned power of each stream is lowered to segments: a profile for each number of
-busy nodes.
+The planned power of each stream is converted to segments: one profile for each number
+of busy nodes.
 
 Replica i of a model at batch size b draws ``a_i p_b(t + phi_i D_b)``: its template p_b,
-repeated with its length D_b, from a place phi_i of its own, times an amplitude a_i;
-both are drawn once per run, so that more replicas add to those that run. The noise of R
-replicas, independent and of the standard deviation ``f a_i p``, is one normal draw of
-``f sqrt(sum (a_i p)^2)``. Batch sizes change between control intervals alone, in each
-of which the mean latency over replicas is drawn once from the mixture of its batch
-size. ASSUMPTION: a change of batch size is instantaneous, and the place in the
-template, as a part of its length, is that which it would have by then; replicas of all
-models fill nodes without gaps [J].
+repeated with its length D_b, from a random phase phi_i, times a random amplitude a_i.
+Both are sampled once per run, so that added replicas do not change the others. The
+noise of R replicas, independent with standard deviation ``f a_i p``, is one normal
+sample with standard deviation ``f sqrt(sum (a_i p)^2)``. Batch sizes change only
+between control intervals; in each interval, the mean latency over replicas is sampled
+once from the mixture of its batch size. ASSUMPTION: a change of batch size is
+instantaneous and keeps the phase within the template, and the replicas of all models
+fill nodes without gaps [J].
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Declarations of the columns and metrics of replica loads.
-
-What the catalogues of the core name, without their code.
-"""
+"""Columns and metrics of replica loads, importable without the code of the loads."""
 
 from __future__ import annotations
 

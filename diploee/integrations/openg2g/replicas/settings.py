@@ -1,7 +1,4 @@
-"""Scenario settings of model replicas that are served at a batch size.
-
-Power templates are replayed, not requests.
-"""
+"""Scenario settings of served model replicas with power templates by batch size."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""Source of the measurements of the ML.ENERGY benchmark.
+"""Sources of measurements of the ML.ENERGY benchmark.
 
-Leaderboard files, result files of its benchmark, and the data set. A leaderboard file
-has one model and task and all measured configurations: mean power, latency percentiles
-and throughput, no power in time and no samples, enough for logistic fits, not for
-traces. The benchmark's folders have a ``results.json`` for each run. The place of a
-file says what was measured,
-``<task>/results/<organisation>/<model>/<GPU>/num_gpus+4+max_num_seqs+128+.../
-results.json``. The data set of benchmark v3 is gated: its owners grant access on
-request, and a token says who asks. It is read through the package `mlenergy-data`, an
-optional extra that is imported only when it is used.
+- Leaderboard files: one per model and task, with all measured configurations, each with
+  mean power, latency percentiles and throughput. They have no power over time and no
+  latency samples, which suffices for logistic fits but not for traces.
+- Result files: a ``results.json`` for each benchmark run, whose path names the
+  configuration, ``<task>/results/<organisation>/<model>/<GPU>/num_gpus+4+
+  max_num_seqs+128+.../results.json``.
+- The data set of benchmark v3, which is gated: its owners grant access on request, and
+  an access token identifies the user. It is read through the optional package
+  `mlenergy-data`, imported on first use.
 
 References
 ----------
