@@ -267,7 +267,7 @@ def _weather(scenario: Scenario, year: Weather | None) -> dict[str, Any] | None:
     """Return a year's weather extremes and its file's design conditions [deg C]."""
     import numpy as np
 
-    from diploee.importers.weather_files import read_design
+    from diploee.importers.weather_files import read_design_conditions
 
     if year is None or (spec := scenario.facility.weather) is None:
         return None
@@ -276,7 +276,7 @@ def _weather(scenario: Scenario, year: Weather | None) -> dict[str, Any] | None:
         name: {"max": values.max(), "exceeded_0.4_percent": np.quantile(values, 0.996)}
         for name, values in bulbs.items()
     }
-    designs = [read_design(scenario.folder / name) for name in spec.files]
+    designs = [read_design_conditions(scenario.folder / name) for name in spec.files]
     return {
         "source": year.source,
         **extremes,

@@ -176,7 +176,7 @@ def _recognised(formats: Formats[Any], path: Path) -> str | None:
             else None
         )
     try:
-        known = formats.recognised(first_block(path)[0])
+        known = formats.detect(first_block(path)[0])
     except LogFormatError:
         return None
     return None if known is None else str(known.name)

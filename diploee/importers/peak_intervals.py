@@ -9,8 +9,12 @@ import numpy as np
 
 from diploee.base.clock import NamedSpan
 from diploee.base.errors import LogFormatError, one_of
-from diploee.importers.text.tables import ReadTable, read_sheet
-from diploee.importers.text.timestamps import Timestamps, moment, stamps_of_one_clock
+from diploee.importers.text.tables import ReadTable, read_header_table
+from diploee.importers.text.timestamps import (
+    Timestamps,
+    moment,
+    parse_timestamps_of_one_clock,
+)
 from diploee.importers.text.values import Number, fail_values, numbers, texts
 
 MAX_INTERVALS = 1_000
@@ -27,7 +31,7 @@ def read_peak_intervals(path: Path | str) -> list[NamedSpan]:
     The file has a start and an end, or a start and a duration [min], per row; intervals
     must not overlap.
     """
-    sheet = read_sheet(path, _EXPECTED)
+    sheet = read_header_table(path, _EXPECTED)
     columns = ("start", "end", "duration_min", "name")
     names = ["start", *(name for name in columns[1:] if sheet.has(name))]
     if ("end" in names) == ("duration_min" in names):
@@ -77,6 +81,6 @@ def read_peak_intervals(path: Path | str) -> list[NamedSpan]:
 
 
 def _stamps(table: ReadTable, key: str) -> Timestamps:
-    result = stamps_of_one_clock(table, key)
+    result = parse_timestamps_of_one_clock(table, key)
     fail_values(table, key, result.there, "a time")
     return result

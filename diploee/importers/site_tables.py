@@ -14,7 +14,7 @@ from diploee.base.errors import InputError
 from diploee.base.tables import Float64Array
 from diploee.base.units import S_PER_H
 from diploee.facility.cooling_table import LIMITS, Point
-from diploee.importers.text.tables import read_sheet
+from diploee.importers.text.tables import read_header_table
 from diploee.importers.text.values import Number, fail_values, numbers
 
 
@@ -24,7 +24,7 @@ def read_cooling_points(path: Path) -> tuple[Point, ...]:
     Each point has temperature, load, and cooling power per IT power.
     """
     what = "a table of measured cooling"
-    table = read_sheet(path, what).read(list(LIMITS), what)
+    table = read_header_table(path, what).read(list(LIMITS), what)
     columns = (
         numbers(table, name, Number(**asdict(limit), may_miss=False)).tolist()
         for name, limit in LIMITS.items()
@@ -42,7 +42,7 @@ def read_reactive_table(path: Path) -> tuple[Float64Array, Float64Array]:
     comments.
     """
     what = f"a table '{','.join(OF_REACTIVE)}'"
-    table = read_sheet(path, what).read(OF_REACTIVE, what)
+    table = read_header_table(path, what).read(OF_REACTIVE, what)
     p_mw, q_mvar = (
         numbers(table, name, Number(may_miss=False)) for name in OF_REACTIVE
     )
@@ -82,7 +82,7 @@ def read_voltage(
     a waveform, and pairs of time [s] and frequency [Hz].
     """
     what = "a table 't_s,voltage_pu[,frequency_hz]'"
-    sheet = read_sheet(path, what)
+    sheet = read_header_table(path, what)
     quantity = "waveform_pu" if sheet.has("waveform_pu") else "voltage_pu"
     has_hz = sheet.has("frequency_hz")
     names = ("t_s", quantity, *(["frequency_hz"] if has_hz else []))

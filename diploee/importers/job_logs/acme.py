@@ -21,7 +21,7 @@ from diploee.importers.job_logs.raw_log import (
     RawLog,
     raw_log,
     read_job_columns,
-    stamps_ms,
+    timestamps_ms,
 )
 from diploee.importers.registry import has_columns
 from diploee.importers.text.tables import read_header
@@ -39,7 +39,7 @@ def read(text: TextLines, options: JobLogOptions) -> RawLog:
     table = read_job_columns(
         read_header(text), COLUMNS, OPTIONAL, "an AcmeTrace job trace"
     )
-    ms, clock = stamps_ms(table, ("submit", "start", "end"), options)
+    ms, clock = timestamps_ms(table, ("submit", "start", "end"), options)
     return raw_log(table, ms, **clock)
 
 

@@ -43,7 +43,7 @@ from diploee.importers.text.tables import (
     REPEATED_HEADER,
     TRUNCATED,
     HeaderTable,
-    header_words,
+    header_fields,
     read_header,
 )
 from diploee.importers.text.text import TextLines
@@ -77,7 +77,7 @@ _RANKS = np.array([_WORST_FIRST.index(s) if s in _WORST_FIRST else 1 for s in ST
 
 def recognises(text: TextLines) -> bool:
     """Return True if the first line is a header or row of `pai_task_table`."""
-    named = {"job_name", "inst_num", "plan_gpu"} <= header_words(text)
+    named = {"job_name", "inst_num", "plan_gpu"} <= header_fields(text)
     return named or _ROW_WITHOUT_HEADER.fullmatch(text.first_row.strip()) is not None
 
 

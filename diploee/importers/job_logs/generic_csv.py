@@ -39,26 +39,26 @@ from diploee.importers.job_logs.raw_log import (
     JobLogOptions,
     RawLog,
     RunTime,
+    durations_ms,
     raw_log,
     read_job_columns,
-    spans_ms,
-    stamps_ms,
+    timestamps_ms,
 )
 from diploee.importers.text.tables import (
     DELIMITERS,
     HeaderTable,
     ReadTable,
-    header_words,
+    header_fields,
     read_header,
 )
 from diploee.importers.text.text import TextLines
 from diploee.importers.text.time_units import (
     LIKELY_DURATION_S,
     decades_off,
-    is_clocked,
-    unit_in,
+    has_clock_durations,
+    unit_in_name,
 )
-from diploee.importers.text.values import numbers, value_shown
+from diploee.importers.text.values import numbers, value_text
 from diploee.loads.jobs.job_log import MISSING_MS
 
 TIME_KEYS = ("submit", "start", "end")
@@ -87,7 +87,7 @@ _NEEDED = (("submit", "start"), ("duration", "end"), ("nodes", "gpus"))
 
 def recognises(text: TextLines) -> bool:
     """Return True if the first line has usual names for all required columns."""
-    words = header_words(text)
+    words = header_fields(text)
     return all(
         any(name in words for key in keys for name in USUAL_NAMES[key])
         for keys in _NEEDED
@@ -99,11 +99,11 @@ def read(text: TextLines, options: JobLogOptions) -> RawLog:
     sheet = read_header(text, DELIMITERS)
     mapped = options.columns or {}
     table = read_job_columns(sheet, _columns(sheet, mapped), {}, "a table of jobs")
-    ms, clock = stamps_ms(table, TIME_KEYS, options)
+    ms, clock = timestamps_ms(table, TIME_KEYS, options)
     unit = options.duration_unit or _duration_unit(table, ms, clock["time_unit"])
-    ms["run"] = spans_ms(table, "duration", unit)
-    requested_unit = unit_in(table.names.get("requested_time", "")) or unit
-    ms["requested"] = spans_ms(
+    ms["run"] = durations_ms(table, "duration", unit)
+    requested_unit = unit_in_name(table.names.get("requested_time", "")) or unit
+    ms["requested"] = durations_ms(
         table, "requested_time", options.duration_unit or requested_unit
     )
     run_time = RunTime.SPAN if mapped.get("end") else RunTime.SHORTER
@@ -137,9 +137,9 @@ def _duration_unit(
     table: ReadTable, ms: Mapping[str, Int64Array], time_unit: TimeUnit | None
 ) -> TimeUnit:
     """Return the unit of durations by column name, by start and end, or by size."""
-    if "duration" not in table or is_clocked(table, "duration"):
+    if "duration" not in table or has_clock_durations(table, "duration"):
         return "s"
-    named = unit_in(table.names["duration"])
+    named = unit_in_name(table.names["duration"])
     if named:
         return named
     values = numbers(table, "duration")
@@ -161,7 +161,7 @@ def _duration_unit(
             0,
             (
                 f"column '{table.names['duration']}' is "
-                f"{value_shown(table, 'duration', 0)}, whose unit is not clear; give "
+                f"{value_text(table, 'duration', 0)}, whose unit is not clear; give "
                 f"duration_unit{option('--duration-unit')}, one of "
                 f"{one_of(US_PER_UNIT)}"
             ),

@@ -33,10 +33,10 @@ from diploee.importers.job_logs.raw_log import (
     JobLogOptions,
     RawJobs,
     RawLog,
-    stamps_ms,
     state_ids,
+    timestamps_ms,
 )
-from diploee.importers.text.tables import ReadTable, columns_of
+from diploee.importers.text.tables import ReadTable, text_columns
 from diploee.importers.text.text import TextLines
 from diploee.importers.text.values import ids, labels
 from diploee.loads.jobs.job_log import MISSING_MS
@@ -108,17 +108,17 @@ def read(text: TextLines, options: JobLogOptions) -> RawLog:
     ) -> ReadTable:
         fields = {name: [getattr(record, name) for record in records] for name in names}
         return ReadTable(
-            text.path, columns_of(fields), {name: name for name in names}, place
+            text.path, text_columns(fields), {name: name for name in names}, place
         )
 
     table = table_of(jobs, where, "jobid", "submitted_time", "status")
-    submissions, clock = stamps_ms(table, ("submitted_time",), options)
+    submissions, clock = timestamps_ms(table, ("submitted_time",), options)
     noted = clock.pop("noted", {})
     rows = [attempt for job in jobs for attempt in job.attempts or ()]
     job_index = np.repeat(
         np.arange(len(jobs)), [len(job.attempts or ()) for job in jobs]
     )
-    edges, _ = stamps_ms(
+    edges, _ = timestamps_ms(
         table_of(rows, lambda row: where(job_index[row]), *EDGES), EDGES, options
     )
     start_ms, end_ms = (edges[name] for name in EDGES)

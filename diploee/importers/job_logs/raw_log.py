@@ -32,11 +32,11 @@ from diploee.importers.text.tables import (
 from diploee.importers.text.text import TextLines
 from diploee.importers.text.time_units import (
     Counting,
-    clocked_ms,
-    counting_in,
-    is_clocked,
+    clock_durations_ms,
+    column_counting,
+    has_clock_durations,
 )
-from diploee.importers.text.timestamps import stamps
+from diploee.importers.text.timestamps import parse_timestamps
 from diploee.importers.text.values import Number, ids, labels, numbers
 from diploee.loads.import_counts import NAIVE
 from diploee.loads.jobs.job_log import MISSING_MS, STATES
@@ -233,14 +233,16 @@ def times_ms(table: ReadTable, key: str, unit: TimeUnit = "s") -> Int64Array:
     )
 
 
-def spans_ms(table: ReadTable, key: str, unit: TimeUnit = "s") -> Int64Array:
+def durations_ms(table: ReadTable, key: str, unit: TimeUnit = "s") -> Int64Array:
     """Return durations [ms] from numbers or ``1-02:03:04``; `MISSING_MS` if missing."""
     return (
-        clocked_ms(table, key) if is_clocked(table, key) else times_ms(table, key, unit)
+        clock_durations_ms(table, key)
+        if has_clock_durations(table, key)
+        else times_ms(table, key, unit)
     )
 
 
-def stamps_ms(
+def timestamps_ms(
     table: ReadTable, keys: Iterable[str], options: JobLogOptions
 ) -> tuple[dict[str, Int64Array], dict[str, Any]]:
     """Return timestamp columns [ms since 1970 UTC], and facts about the log's clock.
@@ -253,7 +255,7 @@ def stamps_ms(
     keys, zone, time_format = tuple(keys), options.zone, options.time_format
     counting = NUMERIC_TIMES.get(time_format or "")
     if counting or time_format is None:
-        counting = counting_in(table, keys, options.time_unit, stated=counting)
+        counting = column_counting(table, keys, options.time_unit, stated=counting)
     result: dict[str, Int64Array] = {}
     offsets: dict[int, int] = {}
     n_naive = 0
@@ -265,7 +267,7 @@ def stamps_ms(
             "correct or remove this line, or give the format of all times, such as "
         )
         remedy += f"'%d/%m/%Y %H:%M', as time_format{option('--time-format')}"
-        column = stamps(table, key, time_format, remedy)
+        column = parse_timestamps(table, key, time_format, remedy)
         n_local = int((column.there & ~column.is_aware).sum())
         n_naive = max(n_naive, n_local)
         utc_ms = column.utc_us(zone) // _US_PER_MS

@@ -102,7 +102,7 @@ def _read(
     chosen = (
         JOB_LOG_FORMATS[log_format]
         if log_format
-        else JOB_LOG_FORMATS.recognised(
+        else JOB_LOG_FORMATS.detect(
             text,
             f"or for another table its columns{columns}, such as {{submit: NAME, "
             "duration: NAME, nodes: NAME}",

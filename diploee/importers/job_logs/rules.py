@@ -54,7 +54,7 @@ from diploee.importers.job_logs.raw_log import (
     RawLog,
     RunTime,
 )
-from diploee.importers.registry import leave_out
+from diploee.importers.registry import drop_rows
 from diploee.loads.import_counts import (
     NOT_BELIEVED,
     STRAY,
@@ -110,7 +110,7 @@ def apply_rules(
         yield STRAY, _outlier_mask(rows.submit_ms, kept)
 
     dropped = Counter(raw.dropped)
-    leave_out(kept, causes(), dropped)
+    drop_rows(kept, causes(), dropped)
     order = np.flatnonzero(kept)
     submit_ms = rows.submit_ms[order]
     n_out_of_order = (

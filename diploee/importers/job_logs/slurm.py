@@ -43,15 +43,15 @@ from diploee.importers.job_logs.raw_log import (
     JobLogFormat,
     JobLogOptions,
     RawLog,
+    durations_ms,
     raw_log,
     read_job_columns,
-    spans_ms,
-    stamps_ms,
     times_ms,
+    timestamps_ms,
 )
 from diploee.importers.text.tables import (
     ReadTable,
-    header_words,
+    header_fields,
     read_header,
 )
 from diploee.importers.text.text import TextLines
@@ -107,20 +107,20 @@ def read(text: TextLines, options: JobLogOptions) -> RawLog:
     sheet = read_header(text, delimiter, is_quoted=is_quoted)
     table = read_job_columns(sheet, COLUMNS, OPTIONAL, f"a log; {EXPORT}")
     if dashes:
-        _refuse_cut(table)
+        _refuse_truncated(table)
     steps = pc.match_substring(ids(table, "id"), ".")
     is_job = ~np.asarray(pc.fill_null(steps, False), dtype=bool)
     n_steps = int((~is_job).sum())
     n_gpus = _gpus(table)[is_job]
-    table = _without(table, "tres").take(is_job)
-    ms, clock = stamps_ms(table, ("submit", "start", "end"), options)
-    run_ms, elapsed_ms = times_ms(table, "run"), spans_ms(table, "elapsed")
+    table = _drop_columns(table, "tres").take(is_job)
+    ms, clock = timestamps_ms(table, ("submit", "start", "end"), options)
+    run_ms, elapsed_ms = times_ms(table, "run"), durations_ms(table, "elapsed")
     run_ms = np.where(run_ms == MISSING_MS, elapsed_ms, run_ms)
     ms["run"] = np.where(ms["end"] == MISSING_MS, MISSING_MS, run_ms)
     energy_j = numbers(table, "energy", _ENERGY)
     impossible = energy_j > ENERGY_J.largest  # Slurm's codes for none, near 2**64
     return raw_log(
-        _without(table, "nodes", "energy", "limit", "limit_min"),
+        _drop_columns(table, "nodes", "energy", "limit", "limit_min"),
         ms,
         dropped={JOB_STEP: n_steps},
         repaired={ENERGY_OUT_OF_RANGE: int(impossible.sum())},
@@ -128,7 +128,7 @@ def read(text: TextLines, options: JobLogOptions) -> RawLog:
             "n_nodes": _node_counts(table),
             "n_gpus": n_gpus,
             "energy_j": np.where(impossible, np.nan, energy_j),
-            "requested_ms": _limits_ms(table),
+            "requested_ms": _time_limits_ms(table),
         },
         runs_share_id=True,
         **clock,
@@ -137,7 +137,7 @@ def read(text: TextLines, options: JobLogOptions) -> RawLog:
 
 def recognises(text: TextLines) -> bool:
     """Return True if the first line has the columns ``JobID`` and ``State``."""
-    words = header_words(text) | set(text.first_row.casefold().split())
+    words = header_fields(text) | set(text.first_row.casefold().split())
     return words >= {"jobid", "state"}
 
 
@@ -158,7 +158,7 @@ def _delimited(text: TextLines, dashes: str) -> TextLines:
     return replace(text, data="\n".join(cells).encode())
 
 
-def _refuse_cut(table: ReadTable) -> None:
+def _refuse_truncated(table: ReadTable) -> None:
     """Refuse values that sacct truncated to the column width, marked by a plus sign."""
     for key in table.columns.keys() - {"state", *LABELS, "type"}:
         whole = pc.invert(pc.match_substring_regex(table.columns[key], _CUT))
@@ -171,7 +171,7 @@ def _refuse_cut(table: ReadTable) -> None:
         )
 
 
-def _without(table: ReadTable, *keys: str) -> ReadTable:
+def _drop_columns(table: ReadTable, *keys: str) -> ReadTable:
     """Return a table without some columns, to release the memory of long texts."""
     columns = {key: column for key, column in table.columns.items() if key not in keys}
     return replace(table, columns=columns)
@@ -190,7 +190,7 @@ def _node_counts(table: ReadTable) -> Float64Array:
     return numbers(plain, "nodes", COUNT) * factor
 
 
-def _limits_ms(table: ReadTable) -> Int64Array:
+def _time_limits_ms(table: ReadTable) -> Int64Array:
     """Return the time limits of jobs [ms], 0 for missing or unlimited ones."""
     for key, pattern in (("limit_min", _MINUTES), ("limit", CLOCKED)):
         if key in table:

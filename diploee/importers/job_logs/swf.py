@@ -231,15 +231,15 @@ def _nodes(
     )
     processors = np.where(allocated > 0, allocated, requested)
     if n_fields == ALEA_FIELDS and not options.gpus_per_node:
-        counts = {"n_nodes": _matching(table, "asked", _ASKED)}
+        counts = {"n_nodes": _extract_number(table, "asked", _ASKED)}
         if not np.isnan(counts["n_nodes"]).all():
-            n_gpus = _matching(table, "used_gpus", _COUNTED)
+            n_gpus = _extract_number(table, "used_gpus", _COUNTED)
             return counts if np.isnan(n_gpus).all() else counts | {
                 "n_gpus": n_gpus
             }, ALEA_RULE
     max_nodes = _number(header, "MaxNodes")
     if n_fields == FRONTIER_FIELDS and not (processors > 0).any():
-        n_nodes = _matching(table, "asked", _COUNTED)
+        n_nodes = _extract_number(table, "asked", _COUNTED)
         if (n_nodes > 0).any():
             return {"n_nodes": n_nodes}, FRONTIER_RULE
     if options.gpus_per_node or (options.pool_gpus_per_node and not max_nodes):
@@ -256,7 +256,7 @@ def _nodes(
     return {"n_nodes": np.ceil(processors / per_node)}, rule
 
 
-def _matching(table: ReadTable, key: str, pattern: str) -> Float64Array:
+def _extract_number(table: ReadTable, key: str, pattern: str) -> Float64Array:
     """Return the number matched by a pattern in each text, NaN without a match."""
     digits = pc.struct_field(pc.extract_regex(table.columns[key], pattern=pattern), "n")
     return np.asarray(

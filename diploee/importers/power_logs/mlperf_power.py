@@ -36,9 +36,9 @@ from diploee.importers.power_logs.options import MLPerfOptions
 from diploee.importers.power_logs.readings_to_profile import (
     Device,
     ProfilesOfRuns,
-    device_of,
     joint_hash,
     measured,
+    repaired_device,
     sum_w,
 )
 from diploee.importers.power_logs.repairs import Log, RepairCount
@@ -292,7 +292,7 @@ def read_node_log(
     )
     log = Log(path, max_gap_s, max_lost, max_bridged=MAX_STALLED)
     account = RepairCount(log, "", lambda row: f"{path}:{lines[row]}")
-    device = device_of(account, np.arange(t_us.size), t_us, power_w)
+    device = repaired_device(account, np.arange(t_us.size), t_us, power_w)
     return replace(device, sha256=text.sha256, n_readings=len(readings))
 
 

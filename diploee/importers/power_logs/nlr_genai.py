@@ -132,13 +132,13 @@ def find_runs(folder: Path) -> list[_DatasetRun | SkippedRun]:
         )
     top = folder.parent if folder.name == RAW_FOLDER else folder
     groups = (group for part in raw for group in sorted(part.glob(f"{TRAINING}*/")))
-    all_runs = [run for group in groups for run in _raw_runs(group, top)]
+    all_runs = [run for group in groups for run in _runs_of_workload(group, top)]
     runs = [run for run in all_runs if isinstance(run, _DatasetRun)]
     skipped = [run for run in all_runs if isinstance(run, SkippedRun)]
-    return [*skipped, *_with_own_names(runs)]
+    return [*skipped, *_with_unique_names(runs)]
 
 
-def _with_own_names(runs: list[_DatasetRun]) -> list[_DatasetRun]:
+def _with_unique_names(runs: list[_DatasetRun]) -> list[_DatasetRun]:
     """Return the runs in order, with numbers added to repeated names."""
     ordered = sorted(
         runs, key=lambda run: (run.workload, run.n_nodes, run.name, run.place)
@@ -153,7 +153,7 @@ def _with_own_names(runs: list[_DatasetRun]) -> list[_DatasetRun]:
     return unique
 
 
-def _raw_runs(group: Path, top: Path) -> Iterator[_DatasetRun | SkippedRun]:
+def _runs_of_workload(group: Path, top: Path) -> Iterator[_DatasetRun | SkippedRun]:
     """Yield runs and skipped folders of a workload's folder.
 
     The logs of a run share a folder and the Slurm job, or the log name without a job.
@@ -178,11 +178,11 @@ def _raw_runs(group: Path, top: Path) -> Iterator[_DatasetRun | SkippedRun]:
             problem = "no folder such as '16node' above the logs, which gives the nodes"
             yield SkippedRun(place, problem)
             continue
-        facts = (workload_of(group.name), int(matches[-1][1]), _slug(name))
+        facts = (workload_from_name(group.name), int(matches[-1][1]), _slug(name))
         yield _DatasetRun(*facts, tuple(paths), f"{place}, {name}")
 
 
-def workload_of(name: str) -> str:
+def workload_from_name(name: str) -> str:
     """Return the workload for the name of a folder or model."""
     plain = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
     for workload, parts in WORKLOADS.items():

@@ -27,12 +27,12 @@ from diploee.importers.power_logs.repairs import (
     REPEATED_HOURS,
     SKIPPED_HOURS,
     RepairCount,
-    allowing,
+    allowing_text,
     bridge,
     exceeds,
     fraction,
-    in_order,
     loss_text,
+    sort_timestamps,
 )
 from diploee.profiles.derived import trim_profile
 from diploee.profiles.meter_response import MeterModel, resolvable_range
@@ -103,7 +103,7 @@ class Device:
             raise LogFormatError(
                 f"{self.name}: readings of {covered_us / US_PER_S:,.1f} s of a run of "
                 f"{whole_us / US_PER_S:,.1f} s: {loss_text(energy, time)}; complete "
-                f"the log, leave the run out{allowing(energy, time)}"
+                f"the log, leave the run out{allowing_text(energy, time)}"
             )
         device, held_s = Path(self.name).name, (whole_us - covered_us) / US_PER_S
         repair = Repair(device, HELD, n_before + n_after, held_j, energy, held_s)
@@ -136,7 +136,7 @@ class ProfilesOfRuns(list[PowerProfile]):
             self.skipped.append(SkippedRun(place, str(error)))
 
 
-def device_of(
+def repaired_device(
     account: RepairCount,
     rows: Int64Array,
     t_us: Int64Array,
@@ -147,7 +147,7 @@ def device_of(
 
     NaN readings are bridged by straight lines, and counted by cause.
     """
-    t_us, kept_rows = in_order(account, rows, t_us, power_w)
+    t_us, kept_rows = sort_timestamps(account, rows, t_us, power_w)
     rows, power_w = rows[kept_rows], power_w[kept_rows]
     good = np.flatnonzero(~np.isnan(power_w))
     if t_us.size < 2 or not good.size:
@@ -172,7 +172,9 @@ def device_of(
             lost_s,
         )
     gap_s = bridge(account, rows, t_us, good, curve)
-    repairs = account.settle(float(curve.energy_j[-1]), (t_us[-1] - t_us[0]) / US_PER_S)
+    repairs = account.repair_fractions(
+        float(curve.energy_j[-1]), (t_us[-1] - t_us[0]) / US_PER_S
+    )
     return Device(
         str(account.log.path),
         account.device,
@@ -183,7 +185,7 @@ def device_of(
     )
 
 
-def restored(device: Device, meter: MeterModel) -> Device:
+def undo_averaging(device: Device, meter: MeterModel) -> Device:
     """Return a device with the meter's averaging undone, by dividing by its gain."""
     step_us = max(round(meter.interval_s * US_PER_S), 1)
     power_w = meter.restore(common_power_w([device.curve], step_us), step_us / US_PER_S)
@@ -244,7 +246,7 @@ def sum_w(
         raise LogFormatError(
             f"{late.span}, of {whole_us / US_PER_S:,.1f} s that others cover: "
             f"{loss_text(energy, time, 'the')}; complete the log, leave this device "
-            f"out (--devices){allowing(energy, time)}"
+            f"out (--devices){allowing_text(energy, time)}"
         )
     repairs = [repair for device in devices for repair in device.repairs]
     if cut_us:
@@ -289,7 +291,7 @@ def check_devices(path: Path, wanted: Sequence[str], known: Iterable[str]) -> No
         )
 
 
-def of_devices(
+def profile_of_devices(
     devices: Sequence[Device],
     named: tuple[str, str, int],
     step_ms: int,

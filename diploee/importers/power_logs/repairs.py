@@ -105,7 +105,7 @@ class RepairCount:
                 (cause, int(rows[0]), rows.size, float(energy_j), float(time_s))
             )
 
-    def settle(self, energy_j: float, time_s: float) -> tuple[Repair, ...]:
+    def repair_fractions(self, energy_j: float, time_s: float) -> tuple[Repair, ...]:
         """Return the repairs as fractions of a device's total energy [J] and time [s].
 
         Fail if the lost energy or time exceeds the limits.
@@ -138,7 +138,7 @@ class RepairCount:
             "apart (--device-column, --gpus, query 'uuid'), correct a clock that was "
             "set back or comes to an hour twice (write offsets from UTC), remove "
             "copies, cut the log there, leave the device out (--devices)"
-            f"{allowing(energy, time)}"
+            f"{allowing_text(energy, time)}"
         )
 
 
@@ -163,7 +163,7 @@ def loss_text(energy: float, time: float, of: str = "its") -> str:
     )
 
 
-def allowing(energy: float, time: float) -> str:
+def allowing_text(energy: float, time: float) -> str:
     """Return text with the option ``--max-lost`` that would allow a loss."""
     return (
         ", or allow it (--max-lost "
@@ -171,7 +171,7 @@ def allowing(energy: float, time: float) -> str:
     )
 
 
-def in_order(
+def sort_timestamps(
     account: RepairCount, rows: Int64Array, t_us: Int64Array, power_w: Float64Array
 ) -> tuple[Int64Array, Int64Array]:
     """Return increasing timestamps on one clock [us], and the indices of their rows.
@@ -188,7 +188,7 @@ def in_order(
     forward_us = step_us[step_us > 0]
     interval_us = float(np.median(forward_us)) if forward_us.size else 1.0
     if account.log.is_local:
-        t_us = _on_one_clock(account, rows, t_us, power_w, interval_us)
+        t_us = _undo_clock_changes(account, rows, t_us, power_w, interval_us)
         step_us = np.diff(t_us)
         if (step_us > 0).all():
             return t_us, every
@@ -231,11 +231,13 @@ def in_order(
         lost = dropped[is_cause]
         account.add(cause, rows[lost], row_j[lost].sum(), row_s[lost].sum())
     if is_too_much(dropped):
-        account.settle(whole_j - float(row_j[dropped].sum()), float(row_s[kept].sum()))
+        account.repair_fractions(
+            whole_j - float(row_j[dropped].sum()), float(row_s[kept].sum())
+        )
     return t_us[kept], kept
 
 
-def _on_one_clock(
+def _undo_clock_changes(
     account: RepairCount,
     rows: Int64Array,
     t_us: Int64Array,
@@ -251,7 +253,7 @@ def _on_one_clock(
     step_us = np.diff(t_us)
     shift_us = np.zeros(t_us.size, dtype=np.int64)
     for hour_us in (HOUR_US, HOUR_US // 2):
-        for row in np.flatnonzero(falls_back(t_us, hour_us)).tolist():
+        for row in np.flatnonzero(clock_setbacks(t_us, hour_us)).tolist():
             past_us, next_us = t_us[: row + 1], t_us[row + 1 :]
             begin = int(np.max(np.flatnonzero(step_us[:row] <= 0), initial=-1)) + 1
             covered_us = t_us[row] - max(next_us[0], past_us[begin])
@@ -339,7 +341,7 @@ def bridge(
     return float(gap_s)
 
 
-def in_turn(t_us: Int64Array, power_w: Float64Array) -> bool:
+def alternates(t_us: Int64Array, power_w: Float64Array) -> bool:
     """Return True if rows alternate between two power levels or two waits.
 
     Such rows are those of two devices read in turn.
@@ -359,7 +361,7 @@ def in_turn(t_us: Int64Array, power_w: Float64Array) -> bool:
     return False
 
 
-def falls_back(t_us: Int64Array, hour_us: int) -> BoolArray:
+def clock_setbacks(t_us: Int64Array, hour_us: int) -> BoolArray:
     """Return a mask of steps back by `hour_us` [us] in the night to Sunday."""
     step_us = np.diff(t_us)
     forward_us = step_us[step_us > 0]

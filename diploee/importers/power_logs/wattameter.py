@@ -50,20 +50,20 @@ from diploee.importers.power_logs.readings_to_profile import (
     Device,
     check_devices,
     files_in,
-    of_devices,
-    restored,
+    profile_of_devices,
+    undo_averaging,
 )
 from diploee.importers.power_logs.repairs import (
     FAILED,
     Log,
     RepairCount,
     bridge,
-    in_order,
+    sort_timestamps,
 )
 from diploee.importers.text.source import read_bytes
-from diploee.importers.text.tables import HeaderTable, ReadTable, listed
-from diploee.importers.text.text import TextLines, text_of
-from diploee.importers.text.timestamps import stamps
+from diploee.importers.text.tables import HeaderTable, ReadTable, join_names
+from diploee.importers.text.text import TextLines, decode_text
+from diploee.importers.text.timestamps import parse_timestamps
 from diploee.importers.text.values import Number, fail_values, numbers
 from diploee.profiles.meter_response import known_meter
 from diploee.profiles.profile import PowerProfile, Repair
@@ -167,14 +167,14 @@ def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile
         ``n_nodes``, if specified, must be the number of nodes in the logs.
     """
     options = WattAMeterOptions(**given)
-    chosen = _one_job(_find(paths), options.slurm_id)
+    chosen = _logs_of_one_job(_find(paths), options.slurm_id)
     digest = hashlib.sha256()
     logs = {}
     for path in sorted(chosen, key=lambda path: (path.name, path)):
         data = read_bytes(path)
         digest.update(data)
         logs[path] = parse_log(path, data, options.max_gap_s, options.max_lost)
-    logs = _taken(logs, options.devices)
+    logs = _select_devices(logs, options.devices)
     n_nodes = _count_nodes(logs)
     if options.n_nodes not in (None, n_nodes):
         raise LogFormatError(
@@ -204,10 +204,10 @@ def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile
             )
         gpus = {str(path) for path, log in logs.items() if log.device_types == {"gpu"}}
         devices = [
-            restored(device, meter) if device.name in gpus else device
+            undo_averaging(device, meter) if device.name in gpus else device
             for device in devices
         ]
-    return of_devices(
+    return profile_of_devices(
         devices,
         options.of_nodes(n_nodes),
         options.step_ms,
@@ -221,7 +221,7 @@ def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile
     )
 
 
-def _taken(
+def _select_devices(
     logs: dict[Path, WattAMeterLog], devices: list[str]
 ) -> dict[Path, WattAMeterLog]:
     """Return the logs with the readings of some devices only, or of all if empty."""
@@ -268,7 +268,7 @@ def _find(paths: Sequence[Path | str]) -> list[Path]:
     return sorted(dict.fromkeys(result), key=_place)
 
 
-def _one_job(paths: list[Path], slurm_id: str | None) -> list[Path]:
+def _logs_of_one_job(paths: list[Path], slurm_id: str | None) -> list[Path]:
     ids = sorted(set(map(_slurm_id, paths)) - {""})
     if slurm_id not in ids and (slurm_id is not None or len(ids) > 1):
         raise LogFormatError(
@@ -356,7 +356,7 @@ def _log_power(
                 cause, lost, filled_w[lost].sum() * interval_s, lost.size * interval_s
             )
         longest_s = max(longest_s, bridge(account, every, log.t_us, good_rows, curve))
-        repairs += account.settle(float(curve.energy_j[-1]), span_s)
+        repairs += account.repair_fractions(float(curve.energy_j[-1]), span_s)
     curves = [
         EnergyCurve.from_readings(log.t_us, summed)
         if kind == "power"
@@ -367,7 +367,7 @@ def _log_power(
         Device(str(log.path), "", curve, log.interval_us, longest_s) for curve in curves
     ]
     whole_j = sum(float(device.curve.energy_j[-1]) for device in devices)
-    row_repairs = log.account.settle(whole_j, span_s)
+    row_repairs = log.account.repair_fractions(whole_j, span_s)
     devices[0] = replace(devices[0], repairs=(*row_repairs, *repairs))
     return devices
 
@@ -453,7 +453,7 @@ def parse_log(
     path: Path, data: bytes, max_gap_s: float = 3_600.0, max_lost: float | None = None
 ) -> WattAMeterLog:
     """Parse the bytes of one log, with rows in increasing order of time."""
-    text = text_of(path, data, "a WattAMeter log").single_spaced()
+    text = decode_text(path, data, "a WattAMeter log").single_spaced()
     blocks = _blocks(text)
     tables = [
         sheet.read(
@@ -467,14 +467,16 @@ def parse_log(
     if not sum(sizes):
         problem = "a header without rows, expected readings; give a complete log"
         text.fail(blocks[-1].sheet.header_line, problem)
-    t_us = np.concatenate([_stamps_us(table) for table in tables])
+    t_us = np.concatenate([_timestamps_us(table) for table in tables])
     readings = {
         channel: np.concatenate(
             [numbers(table, channel.device, _READING) for table in tables]
         )
         for channel in blocks[0].channels
     }
-    lines = np.concatenate([block.sheet.text.filled_lines(0) for block in blocks])
+    lines = np.concatenate(
+        [block.sheet.text.filled_line_numbers(0) for block in blocks]
+    )
     limits = Log(path, max_gap_s, max_lost, is_local=True)
     account = RepairCount(limits, "", lambda row: f"{path}:{lines[row]}")
     every = np.arange(t_us.size)
@@ -484,7 +486,7 @@ def parse_log(
     row_w = np.zeros(t_us.size)
     for channel, values in readings.items():
         row_w += _row_w(channel, values, interval_s)
-    t_us, rows = in_order(account, every, t_us, row_w)
+    t_us, rows = sort_timestamps(account, every, t_us, row_w)
     counts = {
         "repeated_headers": len(blocks) - 1,
         "rows_without_power": sum(block.n_short for block in blocks),
@@ -505,7 +507,7 @@ def _row_w(channel: Channel, values: Float64Array, interval_s: float) -> Float64
 
 def _blocks(text: TextLines) -> list[_Section]:
     starts = [match.start() for match in _HEADER.finditer(text.data)]
-    preamble = text.upto(starts[0]) if starts else text
+    preamble = text.before_offset(starts[0]) if starts else text
     rows = preamble.without_comments("#")
     if rows.first_row or not starts:
         text.fail(
@@ -514,7 +516,7 @@ def _blocks(text: TextLines) -> list[_Section]:
             f"first line is {shown(text.first_row)}; restore the file's beginning",
         )
     parts = zip(starts, [*starts[1:], len(text.data)], strict=True)
-    blocks = [_block(text.upto(end).after(start)) for start, end in parts]
+    blocks = [_block(text.before_offset(end).after(start)) for start, end in parts]
     for block in blocks[1:]:
         if block.channels.keys() != blocks[0].channels.keys():
             text.fail(
@@ -544,8 +546,8 @@ def _block(part: TextLines) -> _Section:
             part.first_line,
             (
                 "no column of GPU or CPU package power in the header (found: "
-                f"{listed(names[1:9])}), expected tags such as {_POWER_TAGS}; give an "
-                "NVML, RAPL or CodeCarbon log"
+                f"{join_names(names[1:9])}), expected tags such as {_POWER_TAGS}; give "
+                "an NVML, RAPL or CodeCarbon log"
             ),
         )
     channels = dict(columns[device] for device in sorted(columns))
@@ -554,15 +556,15 @@ def _block(part: TextLines) -> _Section:
         while _DERIVED.fullmatch(names[n_least - 1]):  # the last rows may lack these
             n_least -= 1
     rows = part.after(part.data.find(b"\n") + 1 or len(part.data)).without_comments("#")
-    rows, n_short = rows.filled_up(" ", n_least, len(names))
+    rows, n_short = rows.pad_rows(" ", n_least, len(names))
     return _Section(
         HeaderTable(rows, names, " ", False, part.first_line), channels, n_short
     )
 
 
-def _stamps_us(table: ReadTable) -> Int64Array:
+def _timestamps_us(table: ReadTable) -> Int64Array:
     words = table.columns["timestamp"]
     good = np.asarray(pc.match_substring_regex(words, _STAMP), dtype=bool)
     fail_values(table, "timestamp", good, "YYYY-mm-dd_HH:MM:SS.ffffff")
     iso = pc.replace_substring(words, "_", "T")
-    return stamps(replace(table, columns={"timestamp": iso}), "timestamp").us
+    return parse_timestamps(replace(table, columns={"timestamp": iso}), "timestamp").us

@@ -19,14 +19,18 @@ from diploee.base.clock import MISSING, Zone
 from diploee.base.errors import option
 from diploee.base.tables import BoolArray, Int64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, TimeUnit
-from diploee.importers.registry import FileFormat, has_columns, leave_out
+from diploee.importers.registry import FileFormat, drop_rows, has_columns
 from diploee.importers.request_traces.counts import (
     UNKNOWN_SERVICE,
     RequestCounts,
     ServiceNames,
     check_kept,
 )
-from diploee.importers.request_traces.rows import RequestRows, TraceOptions, rows_of
+from diploee.importers.request_traces.rows import (
+    RequestRows,
+    TraceOptions,
+    request_rows,
+)
 from diploee.importers.text.tables import (
     REPEATED_HEADER,
     TRUNCATED,
@@ -35,7 +39,7 @@ from diploee.importers.text.tables import (
     read_header,
 )
 from diploee.importers.text.text import TextLines, first_block
-from diploee.importers.text.time_units import Counting, counting_in, spacing_of
+from diploee.importers.text.time_units import Counting, column_counting, rounding_step
 from diploee.loads.import_counts import (
     NAIVE,
     NOT_BELIEVED,
@@ -53,7 +57,9 @@ MAX_TOGETHER = 0.01
 _US_PER_MS = 1000
 
 
-def _own_span_ms(first_us: int, last_us: int, n_gaps: int) -> tuple[int, int] | None:
+def _covered_period_ms(
+    first_us: int, last_us: int, n_gaps: int
+) -> tuple[int, int] | None:
     """Return start and end of the period that a trace covers [ms].
 
     None if all requests have the same time. ASSUMPTION [J]: logs are cut at round
@@ -89,7 +95,7 @@ def _is_fine(time_us: Int64Array) -> bool:
     """
     if not time_us.size:
         return False
-    spacing_us, span_us = spacing_of(time_us), float(time_us.max() - time_us.min())
+    spacing_us, span_us = rounding_step(time_us), float(time_us.max() - time_us.min())
     return (
         spacing_us <= _US_PER_MS and time_us.size * spacing_us < MAX_TOGETHER * span_us
     )
@@ -141,7 +147,7 @@ class _TraceTotals:
         service = self._services.numbers(rows)
         repeated = self._repeats(rows, service)
         keep = np.ones(len(rows), dtype=bool)
-        leave_out(keep, self._reasons(rows, service, repeated), self._dropped)
+        drop_rows(keep, self._reasons(rows, service, repeated), self._dropped)
         if not self._is_fine:
             cause = (
                 "equal to the row before; kept, as the stamps are too coarse to tell"
@@ -158,7 +164,7 @@ class _TraceTotals:
 
     def trace(self, trace_format: str) -> RequestTrace:
         """Return the request trace from the totals of all blocks."""
-        self._services.check_wanted()
+        self._services.check_requested()
         noted = {} if self._counting is None else self._counting.noted(self._n_kept)
         counts = ImportCounts(
             self._n_rows,
@@ -185,12 +191,12 @@ class _TraceTotals:
             input_tokens=inputs,
             output_tokens=outputs,
             counts=counts,
-            own_span_ms=_own_span_ms(*self._span_us, self._n_gaps),
+            own_span_ms=_covered_period_ms(*self._span_us, self._n_gaps),
             zone=self._zone or Zone(),
             requests=np.concatenate(self._requests, axis=1) if self._requests else None,
         )
 
-    def without_strays(self) -> tuple[int, int] | None:
+    def steps_without_outliers(self) -> tuple[int, int] | None:
         """Return first and last step without outliers, None if there are none."""
         step, _, n = self._steps.result()
         used, index = np.unique(step, return_inverse=True)
@@ -305,7 +311,7 @@ def row_format(
                 if len(table):
                     break
             if first:
-                counting = counting_in(
+                counting = column_counting(
                     first[-1],
                     ["time"],
                     options.time_unit,
@@ -315,8 +321,11 @@ def row_format(
                 )
             totals = _TraceTotals(path, counting, options, within, zero_output_fails)
             for table in chain(first, tables):
-                totals.add(rows_of(table, counting, options.zone))
-            if within is not None or (within := totals.without_strays()) is None:
+                totals.add(request_rows(table, counting, options.zone))
+            if (
+                within is not None
+                or (within := totals.steps_without_outliers()) is None
+            ):
                 return totals.trace(name)
 
     return TraceFormat(name, title, recognises, read)

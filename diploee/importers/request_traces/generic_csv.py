@@ -18,7 +18,7 @@ from typing import Literal, get_args
 from diploee.base.errors import InputError, did_you_mean, one_of
 from diploee.importers.request_traces.aggregate import Blocks, csv_tables, row_format
 from diploee.importers.request_traces.rows import TraceOptions
-from diploee.importers.text.tables import DELIMITERS, header_words, read_header
+from diploee.importers.text.tables import DELIMITERS, header_fields, read_header
 from diploee.importers.text.text import TextLines
 from diploee.importers.text.time_units import Counting
 
@@ -46,7 +46,7 @@ MEANINGS: tuple[Meaning, ...] = get_args(Meaning)
 
 def recognises(text: TextLines) -> bool:
     """Return True if the header has a time column named by its meaning."""
-    return bool(_TIMES.keys() & header_words(text))
+    return bool(_TIMES.keys() & header_fields(text))
 
 
 def opened(

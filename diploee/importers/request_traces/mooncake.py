@@ -21,7 +21,7 @@ from typing import Any
 from diploee.base.units import TimeUnit
 from diploee.importers.request_traces.aggregate import Blocks, row_format
 from diploee.importers.request_traces.rows import TraceOptions
-from diploee.importers.text.tables import ReadTable, columns_of
+from diploee.importers.text.tables import ReadTable, text_columns
 from diploee.importers.text.text import TextLines
 
 KEYS = {"time": "timestamp", "input": "input_length", "output": "output_length"}
@@ -60,7 +60,7 @@ def _without_cut(block: TextLines) -> tuple[TextLines, int]:
         if last.startswith(b"{"):
             json.loads(last)
     except (ValueError, RecursionError):
-        return block.upto(end), 1
+        return block.before_offset(end), 1
     return block, 0
 
 
@@ -72,7 +72,7 @@ def _table(block: TextLines) -> ReadTable:
     block, n_cut = _without_cut(block)
     records = list(_records(block))
     lines, path = [line for line, _ in records], block.path
-    columns = columns_of(
+    columns = text_columns(
         {key: [rec.get(name) for _, rec in records] for key, name in KEYS.items()}
     )
     return ReadTable(path, columns, KEYS, lambda row: f"{path}:{lines[row]}", n_cut)

@@ -113,7 +113,7 @@ def _sniff(path: Path) -> TraceFormat:
     if path.is_dir():
         return servegen.FORMAT
     text, _ = first_block(path, "requests")
-    return TRACE_FORMATS.recognised(
+    return TRACE_FORMATS.detect(
         text, "map the columns of a CSV file, or write JSON as one object a line"
     )
 

@@ -15,7 +15,7 @@ from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import US_PER_UNIT, TimeUnit
 from diploee.importers.text.tables import ReadTable
 from diploee.importers.text.time_units import Counting
-from diploee.importers.text.timestamps import stamps
+from diploee.importers.text.timestamps import parse_timestamps
 from diploee.importers.text.values import CORRECT_LINE, Number, labels, numbers
 
 MAX_TIME_US = 10**18
@@ -64,7 +64,7 @@ class RequestRows:
         raise LogFormatError(f"{self.where(row)}: {problem}")
 
 
-def rows_of(
+def request_rows(
     table: ReadTable, counting: Counting | None, zone: Zone | None
 ) -> RequestRows:
     """Return the requests of a table, with times in the unit of `counting`."""
@@ -89,7 +89,9 @@ def _times(
         kind = Number(MAX_TIME_US / unit_us, of=counting.unit)
         time_us = whole(np.rint(numbers(table, "time", kind) * unit_us))
         return RequestRows(table.where, time_us, None, None)
-    result = stamps(table, "time", remedy=f"{CORRECT_LINE}, or write all times so")
+    result = parse_timestamps(
+        table, "time", remedy=f"{CORRECT_LINE}, or write all times so"
+    )
     n_local = int(np.count_nonzero(result.there & ~result.is_aware))
     named = result.zone()
     offset_min = 0 if named is None else named.utcoffset(None) // timedelta(minutes=1)

@@ -33,17 +33,17 @@ from diploee.base.errors import InputError, LogFormatError, did_you_mean, one_of
 from diploee.base.plain_data import parse_json
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_S
-from diploee.importers.registry import leave_out
+from diploee.importers.registry import drop_rows
 from diploee.importers.request_traces.aggregate import OUT_OF_ORDER, TraceFormat
 from diploee.importers.request_traces.counts import (
     ALL_SERVICES,
     EDGES,
-    bins_of,
+    bin_indices,
     check_kept,
     check_span,
 )
 from diploee.importers.request_traces.rows import TraceOptions
-from diploee.importers.text.source import read_bytes, reading
+from diploee.importers.text.source import convert_os_errors, read_bytes
 from diploee.importers.text.tables import TRUNCATED, HeaderTable
 from diploee.importers.text.text import TextLines, read_text
 from diploee.importers.text.values import Number, numbers
@@ -87,7 +87,7 @@ def read(path: Path, options: TraceOptions) -> RequestTrace:
         name: [_read_client(file, dropped, repaired) for file in files]
         for name, files in _chunks(path, options.services).items()
     }
-    clients = _without_strays(clients, dropped)
+    clients = _drop_outliers(clients, dropped)
     n_kept = sum(client.time_s.size for group in clients.values() for client in group)
     counts = ImportCounts(n_kept + sum(dropped.values()), n_kept, dropped, repaired)
     check_kept(path, counts)
@@ -147,7 +147,7 @@ def _read_client(
 ) -> _ClientRates:
     """Read the request rates of one client's chunk, and count odd rows."""
     text = read_text(path, "the rates of a ServeGen chunk")
-    text, _ = text.filled_up(",", N_LEAST, len(COLUMNS))
+    text, _ = text.pad_rows(",", N_LEAST, len(COLUMNS))
     sheet = HeaderTable(text, COLUMNS, is_quoted=False)
     table = sheet.read(("time", "rate"), may_be_cut=True)
     time_s, rate_rps = numbers(table, "time", TIME_S), numbers(table, "rate", RATE_RPS)
@@ -159,7 +159,7 @@ def _read_client(
         ("negative time", time_s < 0),
         ("negative rate", rate_rps < 0),
     )
-    leave_out(keep, causes, dropped)
+    drop_rows(keep, causes, dropped)
     repaired[OUT_OF_ORDER] += int(np.count_nonzero(np.diff(time_s[keep]) < 0))
     order = np.flatnonzero(keep)[np.argsort(time_s[keep], kind="stable")]
     repeated = np.diff(time_s[order], prepend=-np.inf) == 0
@@ -198,7 +198,7 @@ def _lengths(
                 client = group[index].between(start_s, end_s)
                 n = float(client.rate_rps.sum()) * ROW_S
                 expected[side] += np.bincount(
-                    bins_of(tokens), n * share, EDGES.size - 1
+                    bin_indices(tokens), n * share, EDGES.size - 1
                 )
                 totals[side] += n * float(tokens @ share)
         for side, counts in expected.items():
@@ -248,7 +248,7 @@ def _windows(
                 yield side, start_s, np.nextafter(end_s, 0), tokens, share / share.sum()
 
 
-def _without_strays(
+def _drop_outliers(
     clients: dict[str, list[_ClientRates]], dropped: Counter[str]
 ) -> dict[str, list[_ClientRates]]:
     """Return the clients without the few rows years from all others; count the rows."""
@@ -274,7 +274,7 @@ def _chunks(path: Path, services: Sequence[str] | None) -> dict[str, list[Path]]
                 "name"
             )
         return {services[0] if services else ALL_SERVICES: [path]}
-    with reading(path, "give a readable folder"):
+    with convert_os_errors(path, "give a readable folder"):
         folders = [path, *sorted(child for child in path.iterdir() if child.is_dir())]
         result = {
             folder.resolve().name: sorted(folder.glob(CHUNKS)) for folder in folders

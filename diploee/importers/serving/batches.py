@@ -79,7 +79,7 @@ def _batch_profile(
     # joule.
     dt_ms = math.ceil(elapsed_s * MS_PER_S / MAX_SAMPLES)
     n_samples = max(round(elapsed_s * MS_PER_S / dt_ms), 1)
-    course_w = _course_w(n_samples, mean_w, peak_w, least_w)
+    course_w = _batch_power_w(n_samples, mean_w, peak_w, least_w)
     profile_id = f"~{spec.curve}-{spec.output_tokens}t-{spec.batch_size}b-{n_nodes}n"
     phase = named_rng(0, "batch_inference", profile_id).integers(0, n_samples, n_nodes)
     phase[0] = 0
@@ -130,7 +130,7 @@ def _measured(
     )
 
 
-def _course_w(
+def _batch_power_w(
     n_samples: int, mean_w: float, peak_w: float, least_w: float
 ) -> Float64Array:
     """Compute the power of a batch over time [W], shape (n_samples,).

@@ -30,7 +30,7 @@ from diploee.importers.text.values import (
     Number,
     fail_values,
     numbers,
-    value_shown,
+    value_text,
     without_missing,
 )
 
@@ -91,7 +91,7 @@ class Counting:
         return {cause: n_rows} if self.is_inferred else {}
 
 
-def counting_of(
+def infer_counting(
     values: Float64Array,
     unit: TimeUnit | None = None,
     documented: TimeUnit | None = None,
@@ -132,7 +132,7 @@ def _far_from_likely(values: Float64Array) -> dict[TimeUnit, float]:
     span = (high - low) / 0.9
     if not span > 0:
         return {}
-    spacing = spacing_of(values)
+    spacing = rounding_step(values)
     return {
         unit: decades_off(span * unit_s, *LIKELY_SPAN_S)
         + decades_off(spacing * unit_s, 0.0, MAX_SPACING_S)
@@ -142,7 +142,7 @@ def _far_from_likely(values: Float64Array) -> dict[TimeUnit, float]:
     }
 
 
-def spacing_of(times: Float64Array | Int64Array) -> float:
+def rounding_step(times: Float64Array | Int64Array) -> float:
     """Return the resolution to which times appear rounded; 0 for fractions."""
     some = times[:10_000]
     different = np.unique(some)
@@ -163,7 +163,7 @@ def decades_off(value: float, low: float, high: float) -> float:
     return log10(low / value) if value < low else 0.0
 
 
-def counting_in(
+def column_counting(
     table: ReadTable,
     keys: Iterable[str],
     unit: TimeUnit | None,
@@ -178,12 +178,12 @@ def counting_in(
     contradicts them.
     """
     columns = [key for key in keys if key in table and len(table)]
-    first = next((word for key in columns if (word := first_word(table, key))), "")
+    first = next((word for key in columns if (word := first_value(table, key))), "")
     if not re.match(IS_NUMBER, first):
         return stated
-    name = f"column '{table.names[columns[0]]}' is {value_shown(table, columns[0], 0)}"
+    name = f"column '{table.names[columns[0]]}' is {value_text(table, columns[0], 0)}"
     if stated is not None:
-        result = counting_of(np.array([float(first)]))
+        result = infer_counting(np.array([float(first)]))
         if result is not None and _is_wrong(stated, result, float(first)):
             instead = instead or f"leave time_format{option('--time-format')} out"
             table.fail(
@@ -191,10 +191,10 @@ def counting_in(
             )
         return stated
     values = np.concatenate([numbers(table, key, _ANY_TIME) for key in columns])
-    result = counting_of(values, unit, documented)
-    named = {unit_in(table.names[key]) for key in columns}
+    result = infer_counting(values, unit, documented)
+    named = {unit_in_name(table.names[key]) for key in columns}
     if not unit and len(named) == 1 and (named_unit := named.pop()):
-        by_name = counting_of(values, named_unit)
+        by_name = infer_counting(values, named_unit)
         is_clear = result is None or result.is_relative or result == by_name
         result = by_name if is_clear else None
     if result is None:
@@ -214,24 +214,24 @@ def _is_wrong(stated: Counting, since_1970: Counting, value: float) -> bool:
     return stated.unit != since_1970.unit
 
 
-def first_word(table: ReadTable, key: str) -> str:
+def first_value(table: ReadTable, key: str) -> str:
     """Return the first value of a column that is not missing, else empty text."""
     words = (word.as_py().strip() for word in table.columns[key])
     return next((word for word in words if word.lower() not in MISSING_WORDS), "")
 
 
-def unit_in(name: str) -> TimeUnit | None:
+def unit_in_name(name: str) -> TimeUnit | None:
     """Return the time unit at the end of a name, as in ``run_ms`` or ``wall [min]``."""
     words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)
     return _WORDS.get(words[-1].lower()) if len(words) > 1 else None
 
 
-def is_clocked(table: ReadTable, key: str) -> bool:
+def has_clock_durations(table: ReadTable, key: str) -> bool:
     """Return True if a column has durations such as ``1-02:03:04``."""
-    return key in table and ":" in first_word(table, key)
+    return key in table and ":" in first_value(table, key)
 
 
-def clocked_ms(table: ReadTable, key: str) -> Int64Array:
+def clock_durations_ms(table: ReadTable, key: str) -> Int64Array:
     """Return durations such as ``1-02:03:04`` (days first) [ms], or `MISSING`."""
     column = without_missing(table.columns[key])
     result = fields_ms(column)

@@ -94,7 +94,7 @@ def moment(us: int, zone: timezone | None) -> datetime:
     )
 
 
-def stamps(
+def parse_timestamps(
     table: ReadTable,
     key: str,
     time_format: str | None = None,
@@ -126,9 +126,9 @@ def stamps(
     return Timestamps(np.where(is_aware, utc_us, local_us), is_aware, tidy)
 
 
-def stamps_of_one_clock(table: ReadTable, key: str) -> Timestamps:
+def parse_timestamps_of_one_clock(table: ReadTable, key: str) -> Timestamps:
     """Parse timestamps that all have offsets or none, of the years 1900 to 2199."""
-    result = stamps(table, key)
+    result = parse_timestamps(table, key)
     there = result.there
     if there.any():
         first = bool(result.is_aware[np.argmax(there)])

@@ -129,13 +129,13 @@ def fail_values(
     table.fail(
         row,
         (
-            f"column '{table.names[key]}' is {value_shown(table, key, row)}{others}, "
+            f"column '{table.names[key]}' is {value_text(table, key, row)}{others}, "
             f"expected {expected}; {remedy}"
         ),
     )
 
 
-def value_shown(table: ReadTable, key: str, row: int) -> str:
+def value_text(table: ReadTable, key: str, row: int) -> str:
     """Return the value of a row as text for an error message."""
     return shown(table.columns[key][row].as_py().strip())
 

@@ -35,7 +35,7 @@ class PowerReadings:
     power_w: Float64Array  # power at the times [W]
 
     @classmethod
-    def of_pairs(
+    def from_pairs(
         cls, t_s: Float64Array, power_w: Float64Array
     ) -> tuple[PowerReadings, int]:
         """Return readings sorted by time, and the number of dropped repeated times."""

@@ -24,12 +24,12 @@ BatchSize = Annotated[int, Field(gt=0, strict=True)]
 """Sequences served at once: a server's limit of concurrent requests, ``max_num_seqs``."""  # noqa: E501
 
 
-def _in_whole_ms(step_s: float) -> float:
+def _check_whole_ms(step_s: float) -> float:
     whole_ms(step_s)
     return step_s
 
 
-StepS = Annotated[float, Field(gt=0, le=1e9), AfterValidator(_in_whole_ms)]
+StepS = Annotated[float, Field(gt=0, le=1e9), AfterValidator(_check_whole_ms)]
 """Step of traces [s], a whole number of milliseconds."""
 
 NOT_DATA = {"model_label", "itl_deadline_s", "feasible_batch_sizes"}

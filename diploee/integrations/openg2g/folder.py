@@ -31,7 +31,7 @@ from diploee.base.plain_data import Record, checked, parse_json
 from diploee.base.tables import Float64Array
 from diploee.base.version import full_version
 from diploee.importers.text.source import read_bytes
-from diploee.importers.text.tables import sheet_of
+from diploee.importers.text.tables import parse_header_table
 from diploee.importers.text.values import Number, numbers
 from diploee.integrations.openg2g.benchmark_spec import InferenceModelSpec
 from diploee.integrations.openg2g.itl_mixture import ITLMixtureModel
@@ -73,7 +73,7 @@ class LogisticFits(_Fits):
     throughput: LogisticModel | None = None
 
 
-def folder_of(data_dir: Path | str, spec: InferenceModelSpec) -> Path:
+def spec_folder(data_dir: Path | str, spec: InferenceModelSpec) -> Path:
     """Return the folder of a spec: `data_dir` if a spec folder, else its subfolder."""
     data_dir = Path(data_dir)
     is_spec_folder = (data_dir / MANIFEST).is_file()
@@ -119,9 +119,11 @@ def read(path: Path, kind: type[Any]) -> Any:
     return parse_json(read_bytes(path), str(path), kind, LogFormatError)
 
 
-def traces_of(path: Path) -> tuple[Float64Array, Float64Array, Float64Array]:
+def read_trace_rows(path: Path) -> tuple[Float64Array, Float64Array, Float64Array]:
     """Read batch size, time [s] and power [W] of the rows of a `trace.csv`."""
-    table = sheet_of(path, read_bytes(path), "a trace").read(TRACE_COLUMNS, "a trace")
+    table = parse_header_table(path, read_bytes(path), "a trace").read(
+        TRACE_COLUMNS, "a trace"
+    )
     batch, t_s = (
         numbers(table, name, Number(may_miss=False)) for name in TRACE_COLUMNS[:2]
     )
@@ -129,7 +131,7 @@ def traces_of(path: Path) -> tuple[Float64Array, Float64Array, Float64Array]:
     return batch, t_s, numbers(table, TRACE_COLUMNS[2], number)
 
 
-def details_of(folder: Path, details: dict[str, Any]) -> dict[str, Any]:
+def read_details(folder: Path, details: dict[str, Any]) -> dict[str, Any]:
     """Return the stored details, by default source and hash for OpenG2G's own data."""
     if details:
         return details

@@ -27,7 +27,7 @@ from diploee.base.model import (
 from diploee.base.rng import named_rng
 from diploee.base.tables import BoolArray, Float64Array
 from diploee.base.units import whole_ms
-from diploee.importers.text.tables import read_sheet
+from diploee.importers.text.tables import read_header_table
 from diploee.importers.text.values import Number, fail_values, numbers
 from diploee.integrations.openg2g.benchmark_spec import StepS
 from diploee.integrations.openg2g.folder import format_columns
@@ -209,7 +209,7 @@ class TrainingTrace(Brief):
         of milliseconds.
         """
         what = f"a table of '{','.join(COLUMNS)}'"
-        table = read_sheet(Path(path), what).read(COLUMNS, what)
+        table = read_header_table(Path(path), what).read(COLUMNS, what)
         t_s = numbers(table, COLUMNS[0], Number(may_miss=False))
         power_w = numbers(table, COLUMNS[1], Number(may_miss=False, at_least=0))
         if t_s.size < 2:

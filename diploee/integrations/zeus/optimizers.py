@@ -226,7 +226,7 @@ class GaussianArm:
         return mean, 1 / sqrt(precision)
 
 
-def cheapest_draw(
+def thompson_choice(
     arms: Iterable[tuple[int, GaussianArm]], rng: np.random.Generator
 ) -> int:
     """Draw a mean cost from each arm's posterior, and return the cheapest arm."""
@@ -263,7 +263,7 @@ class ZeusBatchSize(Prior, BatchSizeOptimizer):
             return awaited
         if len(kept) == 1:
             return kept[0]
-        return cheapest_draw(((size, arms[size]) for size in kept), self._rng)
+        return thompson_choice(((size, arms[size]) for size in kept), self._rng)
 
     def observe(self, batch_size: int, cost_j: float, converged: bool) -> None:
         """Record a cost [J]; pruning removes batch sizes that fail."""
@@ -292,7 +292,7 @@ class ThompsonBatchSize(Prior, BatchSizeOptimizer):
         rare = [size for size, n in self._left.items() if n > 0]
         if rare:
             return rare[self._rng.integers(len(rare))]
-        return cheapest_draw(self._arms.items(), self._rng)
+        return thompson_choice(self._arms.items(), self._rng)
 
     def observe(self, batch_size: int, cost_j: float, converged: bool) -> None:
         """Record the cost of a recurrence [J], converged or not."""

@@ -25,7 +25,7 @@ from diploee.base.progress import stage
 from diploee.base.rng import named_rng
 from diploee.base.tables import Float64Array
 from diploee.integrations.zeus.optimizers import Setting
-from diploee.integrations.zeus.traces import submissions_of
+from diploee.integrations.zeus.traces import workload_submissions
 from diploee.integrations.zeus.workload import (
     TrainingWorkload,
     cost_per_epoch_j,
@@ -472,7 +472,7 @@ def simulate_groups(
         See `simulate_sequence`, also for the result and the errors. A trace without a
         group of one of the workloads raises `WorkloadError`, too.
     """
-    submissions, _ = submissions_of(groups, workloads)
+    submissions, _ = workload_submissions(groups, workloads)
     _check_size(len(submissions), seeds)
     return _histories(
         workloads, submissions, spec, seeds, list(groups.group.cat.categories)

@@ -26,13 +26,13 @@ from diploee.base.errors import (
     one_of,
 )
 from diploee.base.files.paths import shipped_folder
-from diploee.importers.text.tables import ReadTable, read_sheet
+from diploee.importers.text.tables import ReadTable, read_header_table
 from diploee.importers.text.values import Number, numbers, texts
 from diploee.integrations.zeus.workload import (
     KNOWN_WORKLOADS,
     TrainingWorkload,
     WorkloadSpec,
-    listed,
+    join_numbers,
 )
 
 NAMES = ("dataset", "network", "optimizer")
@@ -72,7 +72,7 @@ def read_train_trace(path: Path | str) -> pd.DataFrame:
     Epochs are infinite for targets that were not reached.
     """
     table, rows = _read(path, TRAIN_COLUMNS, "a train trace")
-    _refuse_twice(
+    _refuse_repeated_rows(
         table, rows[[*KEY, "learning_rate", "run", "target_metric"]], "run and target"
     )
     return rows.fillna({"target_epoch": np.inf})
@@ -81,7 +81,9 @@ def read_train_trace(path: Path | str) -> pd.DataFrame:
 def read_power_trace(path: Path | str) -> tuple[str, pd.DataFrame]:
     """Read ``summary_power_<gpu>.csv``, and return the GPU and the rows."""
     table, rows = _read(path, POWER_COLUMNS, "a power trace")
-    _refuse_twice(table, rows[[*KEY, "power_limit"]], "batch size and power limit")
+    _refuse_repeated_rows(
+        table, rows[[*KEY, "power_limit"]], "batch size and power limit"
+    )
     return Path(path).stem.lower().removeprefix("summary_power_"), rows
 
 
@@ -89,7 +91,7 @@ def _read(
     path: Path | str, columns: Mapping[str, Number | None], what: str
 ) -> tuple[ReadTable, pd.DataFrame]:
     """Read a trace as a text table, for errors with lines, and as a frame."""
-    table = read_sheet(Path(path), what).read(tuple(columns), what)
+    table = read_header_table(Path(path), what).read(tuple(columns), what)
     if not len(table):
         raise LogFormatError(
             f"{path}: no rows, expected one or more; give a complete table"
@@ -107,7 +109,7 @@ def _read(
     return table, rows
 
 
-def _refuse_twice(table: ReadTable, rows: pd.DataFrame, what: str) -> None:
+def _refuse_repeated_rows(table: ReadTable, rows: pd.DataFrame, what: str) -> None:
     twice = rows.duplicated()
     if twice.any():
         row = int(np.argmax(twice))
@@ -158,7 +160,8 @@ class TrainingTraces(Brief):
         if not at_target.any():
             raise WorkloadError(
                 f"{spec.name}: target metric {spec.target_metric:g} is not in the "
-                f"train trace, expected one of {listed(np.unique(runs.target_metric))}"
+                "train trace, expected one of "
+                f"{join_numbers(np.unique(runs.target_metric))}"
             )
         paths = runs[at_target]
         epochs = dict(iter(paths.groupby("batch_size").target_epoch))
@@ -300,7 +303,7 @@ def read_groups(path: Path | str) -> pd.DataFrame:
     return rows.astype({"group": "category"})
 
 
-def submissions_of(
+def workload_submissions(
     groups: pd.DataFrame, workloads: Sequence[TrainingWorkload]
 ) -> tuple[pd.DataFrame, int]:
     """Return the recurrences of the workloads, and the number of other recurrences."""

@@ -76,7 +76,7 @@ MAX_STEPS = 20_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class _ReplicaData:
+class _ServedModelData:
     """Data of a served model: measurements, and the scenario's settings."""
 
     # Power templates of a replica and latency mixtures by batch size
@@ -87,13 +87,13 @@ class _ReplicaData:
     shipped: bool
 
 
-Datasets = Mapping[tuple[str, str], _ReplicaData]
+Datasets = Mapping[tuple[str, str], _ServedModelData]
 """Data of served models by stream and model name."""
 
 
 def load_replica_data(
     specs: Mapping[str, ReplicaStream], folder: Path
-) -> dict[tuple[str, str], _ReplicaData]:
+) -> dict[tuple[str, str], _ServedModelData]:
     """Read the data of all models in all replica streams, by stream and model name.
 
     Data folders are relative to `folder`, or shipped.
@@ -126,7 +126,7 @@ def _shipped() -> Path:
     return shipped_folder("profiles") / "serving"
 
 
-def _load(model: ReplicaModel, step_s: float, folder: Path) -> _ReplicaData:
+def _load(model: ReplicaModel, step_s: float, folder: Path) -> _ServedModelData:
     place = find_data(model.data, folder)
     specs = specs_of(place)
     if len(specs) > 1:
@@ -142,7 +142,7 @@ def _load(model: ReplicaModel, step_s: float, folder: Path) -> _ReplicaData:
     _check_sizes("batch_size", (model.batch_size,), feasible, "the feasible ones")
     deadline_s = model.itl_deadline_s or spec.itl_deadline_s
     setting = ModelSetting(feasible, model.batch_size, deadline_s, fits)
-    return _ReplicaData(data, setting, place.is_relative_to(_shipped()))
+    return _ServedModelData(data, setting, place.is_relative_to(_shipped()))
 
 
 def _check_sizes(
@@ -170,7 +170,7 @@ class ReplayedModel:
         self,
         name: str,
         spec: ReplicaStream,
-        data: _ReplicaData,
+        data: _ServedModelData,
         n_replicas: Int64Array,
         seed: int,
         of_stream: str,
@@ -200,7 +200,7 @@ class ReplayedModel:
         )
         return np.asarray(self.n_replicas * replica_tps, dtype=np.float64)
 
-    def seen(self, k: int, batch_size: int) -> Observed:
+    def observe_latency(self, k: int, batch_size: int) -> Observed:
         """Draw the mean latency in control interval k, and return the observation."""
         n_replicas = int(self.n_replicas[k])
         self.batch_size[k] = batch_size
@@ -318,7 +318,8 @@ class ReplicaPlan:
                 excess = self.excess[k] = mean_w / cap_w - 1
                 constraints = (Constraint("cap", float(excess), 1 / cap_w),)
             observed = {
-                model.name: model.seen(k, batch[model.name]) for model in self.models
+                model.name: model.observe_latency(k, batch[model.name])
+                for model in self.models
             }
             end_s = float(edges_ms[k + 1]) / MS_PER_S
             view = ControlView(end_s, observed, float(mean_w), constraints)
@@ -387,7 +388,7 @@ class ReplicasLoad(InstanceGroupLoad):
             ReplicaPlan(name, spec, facility, clock, seed, data)
             for name, spec in specs.items()
         ]
-        super().__init__(*_banks(self.plans, facility, library))
+        super().__init__(*_instance_groups(self.plans, facility, library))
         self.columns = replica_columns(specs)
 
     def values(self, block: Block) -> Values:
@@ -444,7 +445,7 @@ class ReplicasLoad(InstanceGroupLoad):
         }
 
 
-def _banks(
+def _instance_groups(
     plans: Sequence[ReplicaPlan], facility: Facility, library: ProfileLibrary
 ) -> tuple[list[InstanceGroup], ProfileLibrary]:
     """Return an instance group per stream, and the library with the groups' profiles.

@@ -187,7 +187,7 @@ class Request(Record):
     itl: list[_AtLeastZero] | None = None
 
 
-class Results(Record):
+class ResultFile(Record):
     """Content of a result file, as far as the package reads it."""
 
     timeline: Timeline
@@ -230,7 +230,7 @@ class ResultsSource(BenchmarkSource):
         self, one: Measurement, spec: InferenceModelSpec, _: bool, counts: Counter[str]
     ) -> tuple[bytes, BenchmarkRun]:
         where, content = str(one.data), read_bytes(one.data)
-        result = parse_json(content, where, Results, LogFormatError, finite=False)
+        result = parse_json(content, where, ResultFile, LogFormatError, finite=False)
         run = run_of(result, where, one.batch_size, counts)
         if len(run.power) != spec.gpus_per_replica:
             raise LogFormatError(
@@ -268,7 +268,7 @@ def _measured(file: Path) -> Measurement:
 
 
 def run_of(
-    found: Results, where: str, batch_size: int, counts: Counter[str]
+    found: ResultFile, where: str, batch_size: int, counts: Counter[str]
 ) -> BenchmarkRun:
     """Return the measurement of one result file.
 
@@ -312,7 +312,7 @@ def run_of(
 def _power(power: PowerTrace, counts: Counter[str]) -> tuple[PowerReadings, ...]:
     result = []
     for pairs in power.device_instant.values():
-        readings, n_dropped = PowerReadings.of_pairs(*np.array(pairs).T)
+        readings, n_dropped = PowerReadings.from_pairs(*np.array(pairs).T)
         counts["readings_at_a_repeated_stamp"] += n_dropped
         result.append(readings)
     return tuple(result)
@@ -399,7 +399,7 @@ class MlEnergySource(BenchmarkSource):
                 f"({error}); install it with: pip install 'diploee[{EXTRA}]'"
             ) from error
         opened = llm_runs.from_directory if self._is_copy else llm_runs.from_hf
-        return list(self._try(opened, self.name, stable_only=False))
+        return list(self._call_package(opened, self.name, stable_only=False))
 
     def _run(
         self,
@@ -416,7 +416,10 @@ class MlEnergySource(BenchmarkSource):
         if not traces:
             return content, summary
         result = validate_record(
-            self._try(one.data.read_results_json), Results, where, LogFormatError
+            self._call_package(one.data.read_results_json),
+            ResultFile,
+            where,
+            LogFormatError,
         )
         raw = run_of(result, where, summary.batch_size, counts)
         return content, replace(
@@ -426,7 +429,7 @@ class MlEnergySource(BenchmarkSource):
             itl_samples_s=raw.itl_samples_s,
         )
 
-    def _try(self, call: Any, *args: Any, **options: Any) -> Any:
+    def _call_package(self, call: Any, *args: Any, **options: Any) -> Any:
         """Call a function of the package, and convert its errors to one line."""
         try:
             return call(*args, **options)
