@@ -12,13 +12,13 @@ from diploee.base.errors import LogFormatError, one_of
 from diploee.importers.text.tables import ReadTable, read_header_table
 from diploee.importers.text.timestamps import (
     Timestamps,
-    moment,
     parse_timestamps_of_one_clock,
+    to_datetime,
 )
 from diploee.importers.text.values import Number, fail_values, numbers, texts
 
 MAX_INTERVALS = 1_000
-_DURATION = Number(above=0, largest=366 * 24 * 60, may_miss=False, of="minutes")
+_DURATION = Number(above=0, largest=366 * 24 * 60, may_be_missing=False, of="minutes")
 _EXPECTED = (
     "a header of start and end, or of start and duration_min, and a row for each "
     "interval"
@@ -67,8 +67,8 @@ def read_peak_intervals(path: Path | str) -> list[NamedSpan]:
     zone = start.zone()
     return [
         NamedSpan(
-            moment(int(begin), zone),
-            moment(int(end), zone),
+            to_datetime(int(begin), zone),
+            to_datetime(int(end), zone),
             title,
             Path(path),
             table.where(row),
@@ -82,5 +82,5 @@ def read_peak_intervals(path: Path | str) -> list[NamedSpan]:
 
 def _stamps(table: ReadTable, key: str) -> Timestamps:
     result = parse_timestamps_of_one_clock(table, key)
-    fail_values(table, key, result.there, "a time")
+    fail_values(table, key, result.is_present, "a time")
     return result

@@ -104,7 +104,7 @@ def read_signal(path: Path | str, name: SignalName, spec: SignalFile) -> Signal:
     units = SIGNAL_UNITS[name]
     factor = units[spec.unit] if spec.unit else 1.0
     number = Number(
-        LARGEST[name] / factor, at_least=_LEAST[name] / factor, may_miss=False
+        LARGEST[name] / factor, at_least=_LEAST[name] / factor, may_be_missing=False
     )
     values = numbers(table, "value", number) * factor
     utc_ms = _utc_ms(table, form, spec)
@@ -213,7 +213,7 @@ def _utc_ms(table: ReadTable, form: _SignalFormat, spec: SignalFile) -> Int64Arr
         result = parse_timestamps(table, "time", form.time_format + seconds)
     else:
         result = parse_timestamps_of_one_clock(table, "time")
-    fail_values(table, "time", result.there, "a time")
+    fail_values(table, "time", result.is_present, "a time")
     ms = result.us // 1000
     if result.is_aware[0]:
         return ms

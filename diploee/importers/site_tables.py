@@ -26,7 +26,7 @@ def read_cooling_points(path: Path) -> tuple[Point, ...]:
     what = "a table of measured cooling"
     table = read_header_table(path, what).read(list(LIMITS), what)
     columns = (
-        numbers(table, name, Number(**asdict(limit), may_miss=False)).tolist()
+        numbers(table, name, Number(**asdict(limit), may_be_missing=False)).tolist()
         for name, limit in LIMITS.items()
     )
     return tuple(zip(*columns, strict=True))
@@ -44,7 +44,7 @@ def read_reactive_table(path: Path) -> tuple[Float64Array, Float64Array]:
     what = f"a table '{','.join(OF_REACTIVE)}'"
     table = read_header_table(path, what).read(OF_REACTIVE, what)
     p_mw, q_mvar = (
-        numbers(table, name, Number(may_miss=False)) for name in OF_REACTIVE
+        numbers(table, name, Number(may_be_missing=False)) for name in OF_REACTIVE
     )
     if len(table) < 2:
         raise InputError(
@@ -57,10 +57,10 @@ def read_reactive_table(path: Path) -> tuple[Float64Array, Float64Array]:
 
 
 EVENT = {
-    "t_s": Number(24 * S_PER_H, may_miss=False),
-    "voltage_pu": Number(2.0, 0.0, may_miss=False),
-    "waveform_pu": Number(10.0, may_miss=False),
-    "frequency_hz": Number(100.0, above=0.0, may_miss=False),
+    "t_s": Number(24 * S_PER_H, may_be_missing=False),
+    "voltage_pu": Number(2.0, 0.0, may_be_missing=False),
+    "waveform_pu": Number(10.0, may_be_missing=False),
+    "frequency_hz": Number(100.0, above=0.0, may_be_missing=False),
 }
 SAME_PU = 1e-6
 """Voltage difference up to which two voltages count as equal [pu].

@@ -174,7 +174,7 @@ def read_job_columns(
     what: str,
 ) -> ReadTable:
     """Read a log's columns under keys, such as ``{"gpus": "gpu_num"}``."""
-    columns = {**required, **sheet.found(optional)}
+    columns = {**required, **sheet.existing(optional)}
     table = sheet.read(columns, what, may_be_cut=True)
     if not len(table):
         sheet.text.fail(
@@ -268,14 +268,14 @@ def timestamps_ms(
         )
         remedy += f"'%d/%m/%Y %H:%M', as time_format{option('--time-format')}"
         column = parse_timestamps(table, key, time_format, remedy)
-        n_local = int((column.there & ~column.is_aware).sum())
+        n_local = int((column.is_present & ~column.is_aware).sum())
         n_naive = max(n_naive, n_local)
         utc_ms = column.utc_us(zone) // _US_PER_MS
-        result[key] = np.where(column.there, utc_ms, MISSING_MS)
+        result[key] = np.where(column.is_present, utc_ms, MISSING_MS)
         if zone is None and column.is_aware.any():
             for minutes, n in column.offsets_min.items():
                 offsets[minutes] = offsets.get(minutes, 0) + n
-    noted = {} if counting is None else counting.noted(len(table))
+    noted = {} if counting is None else counting.note(len(table))
     facts: dict[str, Any] = {"noted": noted, "time_unit": counting and counting.unit}
     if counting is not None and counting.is_relative:
         return result, facts

@@ -32,7 +32,7 @@ from diploee.importers.power_logs.options import PlainOptions
 from diploee.importers.power_logs.readings_to_profile import (
     Device,
     check_devices,
-    measured,
+    measured_profile,
     repaired_device,
     sum_w,
     undo_averaging,
@@ -148,7 +148,7 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
             f"Averaging of the readings unknown: taken as {meter.window_s:g} s, no "
             "more is claimed."
         )
-    return measured(
+    return measured_profile(
         options.of_nodes(options.n_nodes),
         dt_ms,
         mean_w,
@@ -342,10 +342,10 @@ def _times_us(table: ReadTable) -> tuple[Float64Array, bool]:
         table = replace(table, columns={"time": words})
     if not is_number:
         result = parse_timestamps_of_one_clock(table, "time")
-        t_us = np.where(result.there, result.us.astype(np.float64), np.nan)
+        t_us = np.where(result.is_present, result.us.astype(np.float64), np.nan)
         if is_of_day:  # a fall by half a day or more is midnight
-            falls = np.diff(t_us[result.there], prepend=-np.inf) < -US_PER_DAY / 2
-            t_us[result.there] += US_PER_DAY * np.cumsum(falls)
+            falls = np.diff(t_us[result.is_present], prepend=-np.inf) < -US_PER_DAY / 2
+            t_us[result.is_present] += US_PER_DAY * np.cumsum(falls)
         return t_us, not is_of_day and not result.is_aware.any()
     values = numbers(table, "time", Number(MAX_EPOCH, of="seconds, or an ISO date"))
     unit = unit_in_name(f"t {table.names['time'].lower()}") or _epoch_unit(values)

@@ -37,7 +37,7 @@ from diploee.importers.power_logs.readings_to_profile import (
     Device,
     ProfilesOfRuns,
     joint_hash,
-    measured,
+    measured_profile,
     repaired_device,
     sum_w,
 )
@@ -225,7 +225,7 @@ def _profile(
     moments_us = [int(t_us) for curve in curves for t_us in curve.t_us[[0, -1]]]
     phase_us = [t_us for span in phases.get("training", ()) for t_us in span]
     start_us, end_us = min(moments_us + phase_us), max(moments_us + phase_us)
-    whole = [log.held(start_us, end_us, options.max_lost) for log in logs]
+    whole = [log.extended_to(start_us, end_us, options.max_lost) for log in logs]
     power_w, repairs = sum_w(whole, step_ms, options.max_lost)
     lost_us = min(moments_us) - start_us + end_us - max(moments_us)
     series = Counter(
@@ -237,9 +237,9 @@ def _profile(
         "seconds_of_the_run_without_readings": lost_us // US_PER_S,
         "nodes_that_share_a_meter": sum(n for n in series.values() if n > 1),
     }
-    in_profile = _cut(phases, start_us, power_w.size * step_ms * US_PER_MS)
+    in_profile = _clip_phases(phases, start_us, power_w.size * step_ms * US_PER_MS)
     gpu = options.gpu or system.accelerator_model_name or None
-    return measured(
+    return measured_profile(
         (f"{name}-{numbers[name]}", run.benchmark, nodes),
         step_ms,
         power_w,
@@ -338,7 +338,9 @@ def _phases(path: Path) -> _Spans:
     return result
 
 
-def _cut(phases: _Spans, start_us: int, length_us: int) -> dict[str, list[list[float]]]:
+def _clip_phases(
+    phases: _Spans, start_us: int, length_us: int
+) -> dict[str, list[list[float]]]:
     """Return the phases clipped to the profile [s from the profile's start]."""
     result: dict[str, list[list[float]]] = {}
     for name, spans in phases.items():

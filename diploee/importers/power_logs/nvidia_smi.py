@@ -261,7 +261,7 @@ def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
     whole_s = sum(float(np.ptp(gpu.curve.t_us)) for gpu in gpus) / US_PER_S
     whole = RepairCount(log, "", table.where)
     for cause, lost in (
-        (UNTIMED, np.flatnonzero(~times.there & ~np.isnan(power_w))),
+        (UNTIMED, np.flatnonzero(~times.is_present & ~np.isnan(power_w))),
         ("rows_of_incomplete_ticks", result.incomplete),
     ):
         whole.add(cause, lost, mean_w * lost.size * interval_s, lost.size * interval_s)
@@ -295,7 +295,7 @@ def _sheet(path: Path) -> tuple[HeaderTable, int]:
     n_cut = int(end > 0 and not (text.data[end:].isspace() or end == len(text.data)))
     text = text.before_offset(end) if n_cut else text
     header = max(text.data.find(b"timestamp"), 0)
-    text = text.after(text.data.rfind(b"\n", 0, header) + 1)
+    text = text.from_offset(text.data.rfind(b"\n", 0, header) + 1)
     return read_header(text, DELIMITERS), n_cut
 
 
@@ -347,7 +347,7 @@ class _Gpus(NamedTuple):
 def _gpus(
     table: ReadTable, times: Timestamps, power_w: Float64Array, n_gpus: int | None
 ) -> _Gpus:
-    timed = np.flatnonzero(times.there)
+    timed = np.flatnonzero(times.is_present)
     unique, local, host = (
         _names(table, timed, key) for key in ("unique", "local", "host")
     )

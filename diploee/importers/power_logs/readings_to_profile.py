@@ -28,7 +28,7 @@ from diploee.importers.power_logs.repairs import (
     SKIPPED_HOURS,
     RepairCount,
     allowing_text,
-    bridge,
+    count_bridged,
     exceeds,
     fraction,
     loss_text,
@@ -77,7 +77,7 @@ class Device:
             signs.get(repair.cause, 0) * repair.time_s for repair in self.repairs
         )
 
-    def held(self, start_us: int, end_us: int, max_lost: float | None) -> Device:
+    def extended_to(self, start_us: int, end_us: int, max_lost: float | None) -> Device:
         """Return the device extended to start and end, with constant power at the ends.
 
         Fail if more time is missing than may be lost.
@@ -171,7 +171,7 @@ def repaired_device(
             filled_w[lost].mean() * lost_s if lost.size else 0.0,
             lost_s,
         )
-    gap_s = bridge(account, rows, t_us, good, curve)
+    gap_s = count_bridged(account, rows, t_us, good, curve)
     repairs = account.repair_fractions(
         float(curve.energy_j[-1]), (t_us[-1] - t_us[0]) / US_PER_S
     )
@@ -306,11 +306,11 @@ def profile_of_devices(
     """Return the profile of devices' total power over their shared time.
 
     `what` names the devices in the profile's counts; further arguments are those of
-    `measured`.
+    `measured_profile`.
     """
     power_w, sum_repairs = sum_w(devices, step_ms, options.max_lost, add_w=add_w)
     unshared = unshared_s([device.curve for device in devices])
-    return measured(
+    return measured_profile(
         named,
         step_ms,
         power_w,
@@ -327,7 +327,7 @@ def joint_hash(hashes: Sequence[str]) -> str:
     return joined if len(hashes) > 1 else hashes[0]
 
 
-def measured(
+def measured_profile(
     named: tuple[str, str, int],
     step_ms: int,
     power_w: Float32Array,

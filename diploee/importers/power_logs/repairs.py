@@ -278,7 +278,7 @@ def _undo_clock_changes(
     return t_us + shift_us
 
 
-def bridge(
+def count_bridged(
     account: RepairCount,
     rows: Int64Array,
     t_us: Int64Array,

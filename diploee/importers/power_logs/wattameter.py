@@ -57,7 +57,7 @@ from diploee.importers.power_logs.repairs import (
     FAILED,
     Log,
     RepairCount,
-    bridge,
+    count_bridged,
     sort_timestamps,
 )
 from diploee.importers.text.source import read_bytes
@@ -79,7 +79,7 @@ _SLURM_ID = re.compile(r"slurmid_(\d+)")
 _HOST = re.compile(r"node_([^_]+?)(?:\.log)?$")
 _HEADER = re.compile(rb"^# ?timestamp\b[^\n]*", re.M)
 _STAMP = r"^\d{4}-\d\d-\d\d_\d\d:\d\d:\d\d\.\d{1,6}$"
-_READING = Number(may_miss=False)
+_READING = Number(may_be_missing=False)
 _COLUMN = re.compile(r"time\s+\(s\)|[a-z]+\s+\d+\s+\(W\)|[^\s\[\]]+\[[^\]]*\]|\S+")
 _TAG = re.compile(
     r"(gpu|cpu)(?:-|\s+)([0-9]{1,4})(-r[0-9]+)?\s*(\[mW\]|\[mJ\]|\[uJ\]|\(W\))"
@@ -355,7 +355,9 @@ def _log_power(
             account.add(
                 cause, lost, filled_w[lost].sum() * interval_s, lost.size * interval_s
             )
-        longest_s = max(longest_s, bridge(account, every, log.t_us, good_rows, curve))
+        longest_s = max(
+            longest_s, count_bridged(account, every, log.t_us, good_rows, curve)
+        )
         repairs += account.repair_fractions(float(curve.energy_j[-1]), span_s)
     curves = [
         EnergyCurve.from_readings(log.t_us, summed)
@@ -406,7 +408,9 @@ def _counter_energy_j(
     if not plausible.any():
         _fail_device(log, channel, 0)
     counts["counter_wraps"] += int(np.count_nonzero(drop & plausible))
-    step_w = _bridge(np.where(plausible, unwrapped_j, 0.0) / dt_s, plausible)
+    step_w = _bridge_implausible(
+        np.where(plausible, unwrapped_j, 0.0) / dt_s, plausible
+    )
     wrong = np.flatnonzero(~plausible)
     bridged_j, bridged_s = float(step_w[wrong] @ dt_s[wrong]), float(dt_s[wrong].sum())
     account.add(
@@ -425,7 +429,7 @@ def _counter_energy_j(
     return np.asarray(at_rows_j - at_rows_j[0], dtype=np.float64)
 
 
-def _bridge(step_w: Float64Array, plausible: BoolArray) -> Float64Array:
+def _bridge_implausible(step_w: Float64Array, plausible: BoolArray) -> Float64Array:
     """Return power with implausible intervals set to their neighbours' mean [W]."""
     good = np.flatnonzero(plausible)
     wrong = np.flatnonzero(~plausible)
@@ -516,7 +520,9 @@ def _blocks(text: TextLines) -> list[_Section]:
             f"first line is {shown(text.first_row)}; restore the file's beginning",
         )
     parts = zip(starts, [*starts[1:], len(text.data)], strict=True)
-    blocks = [_block(text.before_offset(end).after(start)) for start, end in parts]
+    blocks = [
+        _block(text.before_offset(end).from_offset(start)) for start, end in parts
+    ]
     for block in blocks[1:]:
         if block.channels.keys() != blocks[0].channels.keys():
             text.fail(
@@ -555,7 +561,9 @@ def _block(part: TextLines) -> _Section:
     if any(channel.kind == "counter" for channel in channels):
         while _DERIVED.fullmatch(names[n_least - 1]):  # the last rows may lack these
             n_least -= 1
-    rows = part.after(part.data.find(b"\n") + 1 or len(part.data)).without_comments("#")
+    rows = part.from_offset(
+        part.data.find(b"\n") + 1 or len(part.data)
+    ).without_comments("#")
     rows, n_short = rows.pad_rows(" ", n_least, len(names))
     return _Section(
         HeaderTable(rows, names, " ", False, part.first_line), channels, n_short

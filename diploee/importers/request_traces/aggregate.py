@@ -165,7 +165,7 @@ class _TraceTotals:
     def trace(self, trace_format: str) -> RequestTrace:
         """Return the request trace from the totals of all blocks."""
         self._services.check_requested()
-        noted = {} if self._counting is None else self._counting.noted(self._n_kept)
+        noted = {} if self._counting is None else self._counting.note(self._n_kept)
         counts = ImportCounts(
             self._n_rows,
             self._n_kept,

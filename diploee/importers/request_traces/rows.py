@@ -70,7 +70,7 @@ def request_rows(
     """Return the requests of a table, with times in the unit of `counting`."""
     rows = _times(table, counting, zone)
     lengths = {
-        f"{side}_tokens": whole(numbers(table, side, TOKENS))
+        f"{side}_tokens": to_integers(numbers(table, side, TOKENS))
         for side in ("input", "output")
         if side in table
     }
@@ -87,12 +87,12 @@ def _times(
     if counting is not None:
         unit_us = US_PER_UNIT[counting.unit]
         kind = Number(MAX_TIME_US / unit_us, of=counting.unit)
-        time_us = whole(np.rint(numbers(table, "time", kind) * unit_us))
+        time_us = to_integers(np.rint(numbers(table, "time", kind) * unit_us))
         return RequestRows(table.where, time_us, None, None)
     result = parse_timestamps(
         table, "time", remedy=f"{CORRECT_LINE}, or write all times so"
     )
-    n_local = int(np.count_nonzero(result.there & ~result.is_aware))
+    n_local = int(np.count_nonzero(result.is_present & ~result.is_aware))
     named = result.zone()
     offset_min = 0 if named is None else named.utcoffset(None) // timedelta(minutes=1)
     return RequestRows(
@@ -102,7 +102,7 @@ def _times(
     )
 
 
-def whole(values: Float64Array) -> Int64Array:
+def to_integers(values: Float64Array) -> Int64Array:
     """Return values as whole numbers, with `MISSING` for NaN."""
     missing = np.isnan(values)
     return np.where(missing, MISSING, np.where(missing, 0, values).astype(np.int64))

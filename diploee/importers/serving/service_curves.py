@@ -280,7 +280,7 @@ def _missing(file: CurveFile, column: str) -> InputError:
 
 def _curve_values(file: CurveFile, column: str) -> Float64Array:
     """Return a column of positive numbers, or raise `InputError` with the line."""
-    kind = Number(MAX_NUMBER, at_least=MIN_NUMBER, may_miss=False)
+    kind = Number(MAX_NUMBER, at_least=MIN_NUMBER, may_be_missing=False)
     return numbers(file.table, column, kind)
 
 

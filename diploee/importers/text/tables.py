@@ -102,7 +102,7 @@ class HeaderTable:
                 return matches[0] if len(matches) == 1 else None
         return None
 
-    def found(self, names: Mapping[str, str]) -> dict[str, str]:
+    def existing(self, names: Mapping[str, str]) -> dict[str, str]:
         """Return only the existing columns of a mapping from keys to names."""
         return {
             key: name for key, name in names.items() if self.index(name) is not None

@@ -96,7 +96,7 @@ class TextLines(Brief):
             if line and not line.isspace():
                 yield number, line
 
-    def after(self, offset: int) -> TextLines:
+    def from_offset(self, offset: int) -> TextLines:
         """Return the lines from a byte offset on, the start of a line."""
         return replace(self, data=self.data[offset:], first_line=self.line_at(offset))
 

@@ -83,7 +83,7 @@ class Counting:
     is_relative: bool  # True for an origin of the log, False for 1970 UTC
     is_inferred: bool = False  # True if inferred from the numbers only
 
-    def noted(self, n_rows: int) -> dict[str, int]:
+    def note(self, n_rows: int) -> dict[str, int]:
         """Return the note on an inferred unit with the number of rows, or nothing."""
         cause = (
             f"times taken as {self.unit} by their span and spacing; else give time_unit"

@@ -42,7 +42,7 @@ class Number(Range):
     """Range of allowed values of a numeric column, with rules for missing values."""
 
     whole: bool = False  # no fractions
-    may_miss: bool = True  # missing values are NaN instead of an error
+    may_be_missing: bool = True  # missing values are NaN instead of an error
     none: float | None = None  # number that means a missing value
     of: str = ""  # counted items, for errors, such as ``"tokens"``
 
@@ -74,7 +74,7 @@ def numbers(table: ReadTable, key: str, kind: Number = ANY) -> Float64Array:
     values = _from_text(table, key, kind)
     missing = np.isnan(values) | (values == kind.none)
     good = kind.contains(values)
-    good = good | missing if kind.may_miss else good & ~missing
+    good = good | missing if kind.may_be_missing else good & ~missing
     fail_values(table, key, good, str(kind))
     return np.where(missing, np.nan, values)
 

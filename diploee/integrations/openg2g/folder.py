@@ -125,9 +125,9 @@ def read_trace_rows(path: Path) -> tuple[Float64Array, Float64Array, Float64Arra
         TRACE_COLUMNS, "a trace"
     )
     batch, t_s = (
-        numbers(table, name, Number(may_miss=False)) for name in TRACE_COLUMNS[:2]
+        numbers(table, name, Number(may_be_missing=False)) for name in TRACE_COLUMNS[:2]
     )
-    number = Number(may_miss=False, at_least=0)
+    number = Number(may_be_missing=False, at_least=0)
     return batch, t_s, numbers(table, TRACE_COLUMNS[2], number)
 
 

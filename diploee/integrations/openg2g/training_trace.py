@@ -210,8 +210,8 @@ class TrainingTrace(Brief):
         """
         what = f"a table of '{','.join(COLUMNS)}'"
         table = read_header_table(Path(path), what).read(COLUMNS, what)
-        t_s = numbers(table, COLUMNS[0], Number(may_miss=False))
-        power_w = numbers(table, COLUMNS[1], Number(may_miss=False, at_least=0))
+        t_s = numbers(table, COLUMNS[0], Number(may_be_missing=False))
+        power_w = numbers(table, COLUMNS[1], Number(may_be_missing=False, at_least=0))
         if t_s.size < 2:
             raise LogFormatError(
                 f"{path}: {t_s.size} rows, expected two or more, which give the step"

@@ -41,28 +41,28 @@ NAMES = ("dataset", "network", "optimizer")
 Names are compared in lower case, as the traces differ in the case of optimizers."""
 KEY = [*NAMES, "batch_size"]
 _FIGURES = ["time_per_epoch", "average_power"]
-_BATCH_SIZE = Number(2**31 - 1, at_least=1, whole=True, may_miss=False)
-_TIME = Number(1e12, may_miss=False)
+_BATCH_SIZE = Number(2**31 - 1, at_least=1, whole=True, may_be_missing=False)
+_TIME = Number(1e12, may_be_missing=False)
 # Columns of each trace with the allowed numbers, None for names.
 TRAIN_COLUMNS: Mapping[str, Number | None] = {
     **dict.fromkeys(NAMES),
     "batch_size": _BATCH_SIZE,
-    "learning_rate": Number(at_least=0, may_miss=False),
-    "run": Number(at_least=0, whole=True, may_miss=False),
-    "target_metric": Number(may_miss=False),
+    "learning_rate": Number(at_least=0, may_be_missing=False),
+    "run": Number(at_least=0, whole=True, may_be_missing=False),
+    "target_metric": Number(may_be_missing=False),
     "target_epoch": Number(1e5, above=0, none=np.inf),
 }
 POWER_COLUMNS: Mapping[str, Number | None] = {
     **dict.fromkeys(NAMES),
     "batch_size": _BATCH_SIZE,
-    "power_limit": Number(1e5, above=0, may_miss=False),
-    "time_per_epoch": Number(1e6, above=0, may_miss=False),
-    "average_power": Number(1e5, above=0, may_miss=False),
+    "power_limit": Number(1e5, above=0, may_be_missing=False),
+    "time_per_epoch": Number(1e6, above=0, may_be_missing=False),
+    "average_power": Number(1e5, above=0, may_be_missing=False),
 }
 GROUP_COLUMNS: Mapping[str, Number | None] = {
     **dict.fromkeys(("group", "dataset")),
     **dict.fromkeys(("start_time", "end_time"), _TIME),
-    "runtime_ratio": Number(1e4, above=0, may_miss=False),
+    "runtime_ratio": Number(1e4, above=0, may_be_missing=False),
 }
 
 

@@ -87,7 +87,7 @@ class _Configuration(Summary):
     parallelization: Parallelization = Parallelization()
 
     @property
-    def known(self) -> dict[str, Any]:
+    def spec_fields(self) -> dict[str, Any]:
         """Values of the configuration by field name of a spec."""
         parallel = {
             name: getattr(self.parallelization, name)
@@ -134,7 +134,7 @@ class LeaderboardSource(BenchmarkSource):
         )
         shared = {"model_id": board.model_id, "task": board.task}
         measured = (
-            Measurement(shared | config.known, config.max_num_seqs, config)
+            Measurement(shared | config.spec_fields, config.max_num_seqs, config)
             for config in board.configurations
         )
         return select(measured, spec, str(path))
