@@ -357,9 +357,9 @@ class Cooling:
         """Hours outside the temperature range of the model."""
         low_c, high_c = self.plant.range_c
         time_ms, temperature_c = self._weather.time_ms, self.temperature_c
-        return CumulativeHours.above(
+        return CumulativeHours.hours_above(
             time_ms, temperature_c, high_c
-        ) + CumulativeHours.above(time_ms, -temperature_c, -low_c)
+        ) + CumulativeHours.hours_above(time_ms, -temperature_c, -low_c)
 
     @cached_property
     def hours_beyond_set_point(self) -> CumulativeHours | None:
@@ -367,7 +367,7 @@ class Cooling:
         limit_c = self.plant.set_point_c
         if limit_c is None:
             return None
-        return CumulativeHours.above(self._weather.time_ms, self.temperature_c, limit_c)
+        return CumulativeHours.hours_above(self._weather.time_ms, self.temperature_c, limit_c)
 
 
 class _CoolingMeter(LoadMeter):
@@ -410,7 +410,7 @@ class CumulativeHours(NamedTuple):
     hours: Float64Array
 
     @classmethod
-    def above(
+    def hours_above(
         cls, time_ms: Int64Array, values: Float64Array, limit: float
     ) -> CumulativeHours:
         """Return the hours in which values, linear between times, are above a limit."""
