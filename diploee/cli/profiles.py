@@ -235,7 +235,7 @@ def _show_profile(
 
 
 def _facts(profile: PowerProfile) -> dict[str, str]:
-    """Return the facts about a profile, by short label."""
+    """Return properties of a profile by short label."""
     from diploee.base.errors import printable
     from diploee.metrics.spectral_bands import NO_METER
 

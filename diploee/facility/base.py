@@ -129,7 +129,7 @@ class SiteView(Brief):
     folder: Path = Path()  # base of relative file names
     columns: Columns = ()  # columns declared by all stages
 
-    def with_role(self, *roles: Role) -> tuple[str, ...]:
+    def columns_with_roles(self, *roles: Role) -> tuple[str, ...]:
         """Return the names of the stages' columns with certain roles."""
         return tuple(column.name for column in self.columns if column.role in roles)
 

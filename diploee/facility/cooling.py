@@ -112,9 +112,9 @@ class FrostProtection(Model):
 
 
 def running_fans(temperature_c: Any, approach_k: float, min_c: float) -> Any:
-    """Return the fraction of fans that run to keep cold water at `least_c` or above.
+    """Return the fraction of fans that run to keep cold water at `min_c` or above.
 
-    ``n = dT / max(T_min - T, dT)``, with dT `approach_k` [K], T_min `least_c` and T the
+    ``n = dT / max(T_min - T, dT)``, with dT `approach_k` [K], T_min `min_c` and T the
     outdoor temperature [deg C]. The air flow for a given heat is inversely proportional
     to its temperature rise; fans are staged, so that their power is proportional to the
     flow.
@@ -289,7 +289,7 @@ class Cooling:
         self.spec, self.boundary, self.plant = spec, spec.boundary, spec.plant(site)
         # Power of on-site sources and storage becomes heat like that of the grid
         self._source_columns = (
-            site.with_role("source", "store") if spec.source == POWER else ()
+            site.columns_with_roles("source", "store") if spec.source == POWER else ()
         )
         self._weather = weather = site.weather
         self.design_w = spec.design_w(site)
@@ -367,7 +367,9 @@ class Cooling:
         limit_c = self.plant.set_point_c
         if limit_c is None:
             return None
-        return CumulativeHours.hours_above(self._weather.time_ms, self.temperature_c, limit_c)
+        return CumulativeHours.hours_above(
+            self._weather.time_ms, self.temperature_c, limit_c
+        )
 
 
 class _CoolingMeter(LoadMeter):

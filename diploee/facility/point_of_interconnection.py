@@ -113,7 +113,7 @@ class PointOfInterconnectionSpec(StageSpec):
         """Return the stage for a facility, which must model reactive power."""
         site.require_ac(self.kind)
         opened = self.model_copy()
-        opened._losses = site.with_role("loss")
+        opened._losses = site.columns_with_roles("loss")
         return opened
 
     def apply(self, block: Block, state: None) -> tuple[Values, None]:  # noqa: ARG002

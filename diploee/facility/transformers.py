@@ -1,6 +1,6 @@
 """Transformers in series, from the nodes' side to the point of interconnection.
 
-They require the nodes' AC power.
+They need a model of the nodes' AC power.
 
 See also: docs/models/node_to_meter.md
 """

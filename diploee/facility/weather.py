@@ -104,7 +104,7 @@ class WeatherYear:
     source: str  # short description of the source
     sun: SunYear | str = "this weather holds none"  # irradiance, or the reason for none
 
-    def warmed(self, offset_k: float) -> WeatherYear:
+    def warmer(self, offset_k: float) -> WeatherYear:
         """Return warmer weather with the same relative humidity and pressure.
 
         ASSUMPTION: the relative humidity is constant, so that the wet-bulb temperature
@@ -224,7 +224,7 @@ class WeatherSpec(Kind):
 
         `folder` is the base of file names, and `read` is as in `year`.
         """
-        year = self.year(folder, read).warmed(self.offset_k)
+        year = self.year(folder, read).warmer(self.offset_k)
         zone = year.zone if self.utc_offset is None else fixed_zone(self.utc_offset)
         return year.for_run(clock, zone, self.typical)
 

@@ -206,8 +206,7 @@ class WaterPlant(PartLoad, FrostProtection):
     def breaks_c(self) -> tuple[float, ...]:
         """Wet-bulb temperatures at which the slope changes [deg C].
 
-        Free cooling ends and begins there, or the regression's range or a limit is
-        reached.
+        These are start and end of free cooling, the range of the regression, and limits.
         """
         approach = self.tower_approach_k + self.exchanger_approach_k
         return_c = self.return_c
@@ -227,9 +226,9 @@ class WaterPlant(PartLoad, FrostProtection):
 
     @property
     def min_cold_water_c(self) -> float:
-        """Minimum tower water temperature in the cold, kept by staging fans [deg C].
+        """Minimum tower water temperature in cold weather, by staging of fans [deg C].
 
-        Not above what the economizer needs.
+        It is not above the temperature that the economizer needs.
         """
         needed_c = self.return_c - self.water_rise_k - self.exchanger_approach_k
         return min(self.min_tower_water_c, needed_c)

@@ -1,4 +1,4 @@
-"""The ranking of metrics: sections of a run's results, and the order of their keys."""
+"""The order of metrics in displays, and the sections of a run's results."""
 
 from __future__ import annotations
 

@@ -100,9 +100,9 @@ class _Numbers(Draw):
                 f"'each' needs a list in the base scenario, found {shown(base)}"
             )
         number = float(self.numbers(rng, 1)[0])
-        return self._changed(base, number), {"": number}
+        return self._new_number(base, number), {"": number}
 
-    def _changed(self, base: Any, number: float) -> float | int:
+    def _new_number(self, base: Any, number: float) -> float | int:
         """Return the new value of a single number.
 
         An integer, such as a number of nodes, stays an integer.

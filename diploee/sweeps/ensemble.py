@@ -1,6 +1,6 @@
 """Statistics over the seeds of a sweep point.
 
-Percentiles of metrics, envelopes of loads, number of seeds needed.
+These are percentiles of metrics, envelopes of loads, and the required number of seeds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from diploee.runs.formatting import MIN_RUNS
 from diploee.sweeps.draws import Choice
 from diploee.sweeps.expand import PlannedRun
 from diploee.sweeps.loading import Sweep
-from diploee.sweeps.record import Result, json_bytes, read_shape, table_bytes
+from diploee.sweeps.record import Result, json_bytes, read_load_shape, table_bytes
 from diploee.sweeps.spec import SweepSpec
 from diploee.sweeps.store import RUNS, write_file
 
@@ -252,7 +252,7 @@ def _inputs(members: Sequence[PlannedRun], spec: SweepSpec) -> dict[str, Float64
 
 
 def _envelope(folder: Path, point: int, members: Sequence[PlannedRun]) -> pa.Table:
-    shapes = [read_shape(folder / RUNS / run.run) for run in members]
+    shapes = [read_load_shape(folder / RUNS / run.run) for run in members]
     first = shapes[0].select(["kind", "at"])
     alike = [shape for shape in shapes if shape.select(["kind", "at"]).equals(first)]
     power_w = np.stack([shape["power_w"].to_numpy() for shape in alike])

@@ -1,7 +1,4 @@
-"""Expansion of a sweep into its runs.
-
-Every point of the axes with every seed, each a checked scenario.
-"""
+"""Expansion of a sweep into its runs: every point of the axes with every seed."""
 
 from __future__ import annotations
 
@@ -189,10 +186,7 @@ def _block_points(
 
 
 def _case_labels(axes: Sequence[SweepAxis]) -> list[str]:
-    """Return the column of case names of each block.
-
-    ``case``, then ``case_2``, ...
-    """
+    """Return the column of case names of each block: ``case``, ``case_2`` etc."""
     labels, n_before = [], 0
     for axis in axes:
         has_cases = axis.cases is not None
@@ -236,7 +230,7 @@ def _draw_values(
 
 
 def own_parts_of(scenario: Scenario, inputs: Inputs, known: Known) -> list[OwnPart]:
-    """Return the extension code of a run, from outside the package.
+    """Return the custom components of a run, from outside the package, with hashes.
 
     Entries of `known` are not hashed again.
     """

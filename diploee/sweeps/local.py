@@ -1,6 +1,6 @@
-"""Sweep runs on local processes, in parallel as far as memory allows.
+"""Sweep runs on local processes, as many in parallel as memory allows.
 
-The death of a worker costs only the time of its own run.
+If a worker process dies, only its own run has to be repeated.
 """
 
 from __future__ import annotations
@@ -89,10 +89,7 @@ def _text(path: Path) -> str:
 def max_parallel_runs(
     tasks: Sequence[RunTask], n_workers: int, free_mb: float | None
 ) -> int:
-    """Return the number of runs that fit in the free memory [MB].
-
-    At least one.
-    """
+    """Return the number of runs that fit in the free memory [MB], at least one."""
     fitting = n_workers if free_mb is None else int(SHARE * free_mb / RUN_MB)
     return max(1, min(n_workers, fitting, len(tasks)))
 

@@ -1,7 +1,7 @@
 """Results of a sweep: each run's record and load shape, a summary, ``sweep.json``.
 
-A truncated or missing file is detected by the record. The load shape is some hundred
-numbers, few enough to keep for every run.
+The record reveals truncated or missing files. The load shape has only some hundred
+numbers and is kept for every run.
 """
 
 from __future__ import annotations
@@ -44,10 +44,7 @@ EXCEEDED = np.concatenate([np.arange(0, 10) / 10_000, np.arange(1, 1001) / 1_000
 
 
 class RunRecord(Record):
-    """Record of a finished run.
-
-    Its hash, the retained outputs, and the sizes of its files [bytes].
-    """
+    """Record of a finished run: hash, kept outputs, and sizes of files [bytes]."""
 
     run: str
     keep: Keep
@@ -85,7 +82,7 @@ def read_warnings(run: Path, keep: Keep) -> list[str] | None:
     return manifest.warnings if whole else None
 
 
-def read_shape(run: Path) -> Any:
+def read_load_shape(run: Path) -> Any:
     """Return the load shape in a complete run's folder, an Arrow table."""
     return pq.ParquetFile(io.BytesIO(read_file(run / SHAPE_FILE))).read()
 
@@ -134,7 +131,7 @@ class Result:
 
 
 def read_results(folder: Path, runs: Iterable[str], keep: Keep) -> dict[str, Result]:
-    """Return the results of those of the runs that are complete."""
+    """Return the results of the complete runs among some runs of a sweep."""
 
     def read(run: str) -> tuple[str, Result | None]:
         try:
@@ -189,7 +186,7 @@ def summary_table(
 ) -> pa.Table:
     """Return the summary table of a sweep, one row per run.
 
-    Name, point, axes, draws, seed, status, folder, metrics.
+    The columns are name, point, axes, draws, seed, status, folder and metrics.
     """
     columns: dict[str, pa.Array] = {
         "run": pa.array([run.run for run in runs], pa.string()),
@@ -267,10 +264,7 @@ def sweep_content(
     failed: Mapping[str, str],
     **options: Any,
 ) -> dict[str, Any]:
-    """Return the content of ``sweep.json``.
-
-    The resolved sweep and the list of its runs.
-    """
+    """Return the content of ``sweep.json``: the resolved sweep, and its runs."""
     return {
         "schema_version": SCHEMA_VERSION,
         "diploee_version": full_version(),

@@ -61,7 +61,7 @@ class SweepAxis(Model):
 
     @property
     def kind(self) -> str:
-        """Kind of the block: one of three."""
+        """Kind of the block: ``grid``, ``zip`` or ``cases``."""
         return next(name for name in _KINDS if getattr(self, name) is not None)
 
     @property

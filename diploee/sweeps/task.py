@@ -47,10 +47,7 @@ class RunTask(Brief):
 
     @property
     def cost(self) -> float:
-        """Node-hours that jobs are expected to use.
-
-        A proxy for the run's computing time, which grows with the jobs.
-        """
+        """Expected node-hours of jobs, an estimate of the run's computing time."""
         pools, hours = (
             self.scenario.facility.pools,
             self.scenario.clock.simulated_ms / MS_PER_H,

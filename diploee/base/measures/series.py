@@ -219,7 +219,7 @@ class ClockSums:
         values = chunk.reactive if self._reactive else chunk.new
         assert values is not None
         t0_ms, step_ms, length_ms = chunk.new_ms, chunk.step_ms, self.interval_ms
-        for span in self.clock.steady_spans(t0_ms, chunk.end_ms):
+        for span in self.clock.constant_offset_spans(t0_ms, chunk.end_ms):
             rows = slice(
                 *(-(-(t - t0_ms) // step_ms) for t in (span.begin_ms, span.end_ms))
             )

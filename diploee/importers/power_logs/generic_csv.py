@@ -62,7 +62,7 @@ from diploee.profiles.profile import (
     PowerBoundary,
     PowerProfile,
 )
-from diploee.profiles.resample import US_PER_MS, US_PER_S, EnergyCurve, unshared_s
+from diploee.profiles.resample import US_PER_MS, US_PER_S, EnergyCurve, uncovered_s
 
 UNITS_W = {"W": 1.0, "kW": 1e3, "MW": 1e6, "mW": 1e-3}
 MAX_EPOCH = 1e19
@@ -141,7 +141,7 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
         counts["devices_summed"] = len(summed) if len(summed) > 1 else 0
         mean_w, repairs = sum_w(summed, dt_ms, options.max_lost, add_w=add_w)
         curves = [device.curve for device in summed]
-        counts["seconds_that_not_all_devices_cover"] = unshared_s(curves)
+        counts["seconds_that_not_all_devices_cover"] = uncovered_s(curves)
     notes = [] if even_ms else ["Readings joined by straight lines, exact in energy."]
     if meter.kind == "unknown":
         notes.append(

@@ -46,7 +46,7 @@ from diploee.importers.text.text import TextLines, read_text
 from diploee.profiles.derived import gpu_tdp_w_by_model
 from diploee.profiles.meter_response import known_meter
 from diploee.profiles.profile import PowerBoundary, PowerProfile
-from diploee.profiles.resample import US_PER_MS, US_PER_S, unshared_s
+from diploee.profiles.resample import US_PER_MS, US_PER_S, uncovered_s
 
 BOUNDARIES = {
     "ac": PowerBoundary.NODE_AC,
@@ -233,7 +233,7 @@ def _profile(
     )
     counts = {
         "readings": sum(log.n_readings for log in logs),
-        "seconds_that_not_all_nodes_cover": unshared_s(curves),
+        "seconds_that_not_all_nodes_cover": uncovered_s(curves),
         "seconds_of_the_run_without_readings": lost_us // US_PER_S,
         "nodes_that_share_a_meter": sum(n for n in series.values() if n > 1),
     }

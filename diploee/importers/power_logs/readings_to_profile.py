@@ -43,7 +43,7 @@ from diploee.profiles.resample import (
     EnergyCurve,
     common_power_w,
     round_keeping_energy,
-    unshared_s,
+    uncovered_s,
 )
 
 LONGER = 1.05
@@ -309,7 +309,7 @@ def profile_of_devices(
     `measured_profile`.
     """
     power_w, sum_repairs = sum_w(devices, step_ms, options.max_lost, add_w=add_w)
-    unshared = unshared_s([device.curve for device in devices])
+    unshared = uncovered_s([device.curve for device in devices])
     return measured_profile(
         named,
         step_ms,

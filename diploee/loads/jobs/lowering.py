@@ -24,7 +24,7 @@ from diploee.base.tables import (
 from diploee.power.segments import Segments, node_slots, owner_of_jobs
 from diploee.profiles.flat import FLAT_ID, FLAT_POWER_W
 from diploee.profiles.library import ProfileLibrary
-from diploee.profiles.looping import find_phases, played_sections
+from diploee.profiles.looping import fill_run_times, find_phases
 from diploee.scenario.models import Facility
 from diploee.schedule.job_table import JobTable
 from diploee.schedule.started import Schedule
@@ -63,7 +63,7 @@ def pieces_of_jobs(
     """Return the profile sections of the jobs in `rows`, in each job's own time.
 
     A job that runs as long as its profile is one piece. Other jobs repeat or cut the
-    profile as `played_sections` does. A start-up is a separate piece at idle power. A
+    profile as `fill_run_times` does. A start-up is a separate piece at idle power. A
     piece's weight is the job's nodes over the profile's nodes, times the job's power
     factor. Pieces beyond `needed_ms` of each job [ms] may be missing. `pieces_of`
     returns the pieces of synchronous jobs.
@@ -151,7 +151,7 @@ def _filled(
             f"{n_passes:,.0f} times, more than {MAX_PASSES:,} fit the memory; "
             "shorten the run, or use profiles with a longer steady part"
         )
-    played = played_sections(run_ms, of)
+    played = fill_run_times(run_ms, of)
     nth = played.row
     return ProfileSections(
         job=job[nth],

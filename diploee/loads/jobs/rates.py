@@ -154,7 +154,7 @@ def _local_hours(
     At a daylight-saving change, an hour is missing in spring and repeated in autumn.
     """
     edges_ms, hours = [], []
-    for part in clock.wall.steady_spans(begin_ms, end_ms):
+    for part in clock.wall.constant_offset_spans(begin_ms, end_ms):
         first = (part.begin_ms + part.shift_ms) // MS_PER_H
         of_part = np.arange(first, -(-(part.end_ms + part.shift_ms) // MS_PER_H))
         edges_ms.append(np.maximum(of_part * MS_PER_H - part.shift_ms, part.begin_ms))

@@ -207,7 +207,7 @@ class ReplayedJobs(JobSource):
         hour occur twice.
         """
         clock = self._frame.clock
-        parts = clock.wall.steady_spans(clock.begin_ms, clock.horizon_ms)
+        parts = clock.wall.constant_offset_spans(clock.begin_ms, clock.horizon_ms)
         if not self._by_wall or len(parts) == 1:
             return rows, submit_ms
         at_start = int(clock.wall.local_ms(np.zeros(1, dtype=np.int64))[0])
