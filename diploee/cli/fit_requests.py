@@ -35,7 +35,7 @@ from diploee.importers.request_traces.generic_csv import Meaning
 from diploee.importers.request_traces.read import read_request_trace
 
 
-class TraceReading(Model):
+class TraceReadingOptions(Model):
     """Options for reading a request trace."""
 
     columns: dict[Meaning, str] | None = unset(
@@ -66,7 +66,7 @@ def fit_requests_command(
     trace: Annotated[
         Path, typer.Argument(help="Request trace; may be gzipped.", metavar="TRACE")
     ],
-    reading: TraceReading,
+    reading: TraceReadingOptions,
     choices: FitChoices,
     trace_format: Annotated[
         str | None,

@@ -229,12 +229,12 @@ def _show_profile(
         check_file_name(profile_id)
     path = out or Path(f"{profile_id}.png")
     plot_profile(profile, path, force)
-    facts = _facts(profile) | {"drawn to": str(path)}
+    facts = _profile_facts(profile) | {"drawn to": str(path)}
     lines = (f"{label:<10}{text}" for label, text in facts.items())
     print_result(facts, lines, as_json=as_json)
 
 
-def _facts(profile: PowerProfile) -> dict[str, str]:
+def _profile_facts(profile: PowerProfile) -> dict[str, str]:
     """Return properties of a profile by short label."""
     from diploee.base.errors import printable
     from diploee.metrics.spectral_bands import NO_METER

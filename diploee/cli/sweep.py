@@ -26,7 +26,7 @@ from diploee.sweeps.local import run_locally, usable_cores
 from diploee.sweeps.task import Executor, in_process
 
 
-class Running(Model):
+class ExecutionOptions(Model):
     """Execution options of a sweep: folder, workers, engine and output."""
 
     out: str | None = unset(
@@ -54,7 +54,7 @@ class Running(Model):
     as_json: bool = default(False, "Print the result as JSON.")
 
 
-class Spread(Running):
+class EnsembleOptions(ExecutionOptions):
     """Options of an ensemble: number of seeds, and sampling of assumptions."""
 
     seeds: Annotated[int, Field(ge=2)] | None = unset(
@@ -80,7 +80,7 @@ def sweep_command(
             autocompletion=shipped_names("sweep"),
         ),
     ],
-    running: Running,
+    running: ExecutionOptions,
 ) -> None:
     """Run a scenario over values of its keys; a stopped sweep is resumed."""
     sweep = load_sweep(file)
@@ -98,14 +98,16 @@ def ensemble_command(
             autocompletion=shipped_names("scenario", "sweep"),
         ),
     ],
-    running: Spread,
+    running: EnsembleOptions,
 ) -> None:
     """Run a scenario with many seeds, to show the spread of its results."""
     options = (running.seeds, running.accuracy, running.assumed, running.profiles)
     _run_or_forecast(load_ensemble(scenario, *options), running, ("ensemble",))
 
 
-def _run_or_forecast(sweep: Sweep, running: Running, ids: Collection[str]) -> None:
+def _run_or_forecast(
+    sweep: Sweep, running: ExecutionOptions, ids: Collection[str]
+) -> None:
     """Forecast a sweep, or run it and print sections and failed runs."""
     if running.dry_run:
         _forecast(sweep, running)
@@ -116,7 +118,7 @@ def _run_or_forecast(sweep: Sweep, running: Running, ids: Collection[str]) -> No
     _finish(result, running)
 
 
-def _forecast(sweep: Sweep, running: Running) -> None:
+def _forecast(sweep: Sweep, running: ExecutionOptions) -> None:
     n_workers = 1 if running.workers == 0 else running.workers or usable_cores()
     n_runs, result = forecast(sweep, n_workers, running.profiles, running.max_runs)
     if running.as_json:
@@ -126,7 +128,7 @@ def _forecast(sweep: Sweep, running: Running) -> None:
         typer.echo(f"{sweep.name}: {amount} take {result.words()}; nothing was run")
 
 
-def _run(sweep: Sweep, running: Running) -> SweepResult:
+def _run(sweep: Sweep, running: ExecutionOptions) -> SweepResult:
     try:
         return run_sweep(
             sweep,
@@ -144,7 +146,7 @@ def _run(sweep: Sweep, running: Running) -> SweepResult:
         raise
 
 
-def _executor(running: Running) -> Executor:
+def _executor(running: ExecutionOptions) -> Executor:
     if running.dask is not None:
         if running.workers is not None:
             raise InputError(
@@ -157,7 +159,7 @@ def _executor(running: Running) -> Executor:
     return partial(run_locally, n_workers=running.workers or usable_cores())
 
 
-def _finish(result: SweepResult, running: Running) -> None:
+def _finish(result: SweepResult, running: ExecutionOptions) -> None:
     """Print the result as JSON if requested; list failed runs and exit with 1."""
     if running.as_json:
         content = {

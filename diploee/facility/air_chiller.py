@@ -131,7 +131,7 @@ class AirChillerSpec(HeatCoolingSpec, PartLoad, FrostProtection):
     )
 
     @property
-    def follows(self) -> Literal["wet_bulb", "dry_bulb"]:
+    def driving_temperature(self) -> Literal["wet_bulb", "dry_bulb"]:
         """Driving temperature of the plant."""
         return "dry_bulb"
 
@@ -141,7 +141,7 @@ class AirChillerSpec(HeatCoolingSpec, PartLoad, FrostProtection):
         return -40.0, 55.0
 
     @property
-    def breaks_c(self) -> tuple[float, ...]:
+    def breakpoints_c(self) -> tuple[float, ...]:
         """Dry-bulb temperatures at which the slope changes or the fans stop [deg C]."""
         ends = self.chilled_water_c + self.water_rise_k - self.dry_cooler_approach_k
         lift = (

@@ -126,7 +126,7 @@ class Plant(ABC):
     """A static cooling model: power per design heat, by heat per design heat."""
 
     @property
-    def follows(self) -> Literal["wet_bulb", "dry_bulb"]:
+    def driving_temperature(self) -> Literal["wet_bulb", "dry_bulb"]:
         """Driving temperature of the plant."""
         return "wet_bulb"
 
@@ -136,7 +136,7 @@ class Plant(ABC):
         """Lowest and highest temperature of the model's validity [deg C]."""
 
     @property
-    def breaks_c(self) -> Sequence[float]:
+    def breakpoints_c(self) -> Sequence[float]:
         """Temperatures at which the slope of the model changes [deg C]."""
         return ()
 
@@ -295,13 +295,13 @@ class Cooling:
         self.design_w = spec.design_w(site)
         self.temperature_c = (
             weather.wet_bulb_c
-            if self.plant.follows == "wet_bulb"
+            if self.plant.driving_temperature == "wet_bulb"
             else weather.dry_bulb_c
         )
         low_c, high_c = self.plant.range_c
         n_steps = int(np.ceil((high_c - low_c) / STEP_K))
         even = np.linspace(low_c, high_c, n_steps + 1)
-        inner_breaks = [t for t in self.plant.breaks_c if low_c < t < high_c]
+        inner_breaks = [t for t in self.plant.breakpoints_c if low_c < t < high_c]
         nodes_c = np.unique(np.concatenate([even, inner_breaks]))
         table = self.plant.relative_power(HEATS[None, :], nodes_c[:, None])
         self._table = _PowerTable(
@@ -353,7 +353,7 @@ class Cooling:
         return _CoolingMeter(self)
 
     @cached_property
-    def hours_clamped(self) -> CumulativeHours:
+    def hours_outside_range(self) -> CumulativeHours:
         """Hours outside the temperature range of the model."""
         low_c, high_c = self.plant.range_c
         time_ms, temperature_c = self._weather.time_ms, self.temperature_c
@@ -385,7 +385,7 @@ class _CoolingMeter(LoadMeter):
         """Add a block that has passed all stages."""
         super().add(block)
         clamped, set_point_hours = (
-            self._cooling.hours_clamped,
+            self._cooling.hours_outside_range,
             self._cooling.hours_beyond_set_point,
         )
         self._clamped_h += clamped.between(block.t0_ms, block.end_ms)

@@ -83,7 +83,7 @@ class _MeasuredPlant(Plant):
         )
 
     @property
-    def follows(self) -> Temperature:
+    def driving_temperature(self) -> Temperature:
         """Driving temperature of the plant."""
         return self.temperature
 
@@ -93,7 +93,7 @@ class _MeasuredPlant(Plant):
         return float(self.nodes_c[0]), float(self.nodes_c[-1])
 
     @property
-    def breaks_c(self) -> Sequence[float]:
+    def breakpoints_c(self) -> Sequence[float]:
         """Temperatures of the table [deg C]."""
         return [float(t) for t in self.nodes_c]
 

@@ -203,10 +203,10 @@ class WaterPlant(PartLoad, FrostProtection):
     )
 
     @property
-    def breaks_c(self) -> tuple[float, ...]:
+    def breakpoints_c(self) -> tuple[float, ...]:
         """Wet-bulb temperatures at which the slope changes [deg C].
 
-        These are start and end of free cooling, the range of the regression, and limits.
+        These are the start and end of free cooling, and the ends of valid ranges.
         """
         approach = self.tower_approach_k + self.exchanger_approach_k
         return_c = self.return_c

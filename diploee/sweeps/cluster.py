@@ -121,7 +121,7 @@ def check_workers(client: Any, address: str, tasks: Sequence[RunTask]) -> None:
     place = Path(target, TOKEN_FILE)
     write_file(place, token.encode())
     try:
-        seen = client.run(_sees, target, token)
+        seen = client.run(_worker_sees_folder, target, token)
     except Exception as error:  # whatever goes wrong on a worker comes back as is
         raise InputError(
             f"--dask {address}: a worker can't run diploee ({type(error).__name__}: "
@@ -139,7 +139,7 @@ def check_workers(client: Any, address: str, tasks: Sequence[RunTask]) -> None:
         )
 
 
-def _sees(target: str, token: str) -> bool:
+def _worker_sees_folder(target: str, token: str) -> bool:
     try:
         return read_file(Path(target, TOKEN_FILE)) == token.encode()
     except OSError:

@@ -34,7 +34,7 @@ class Draw(Model):
         """Return the new value of a key and the drawn numbers, from its base value."""
 
 
-class _Numbers(Draw):
+class _ContinuousDraw(Draw):
     """Continuous distribution, sampled by its inverse cumulative function."""
 
     apply: Literal["set", "factor", "add"] = default(
@@ -52,7 +52,7 @@ class _Numbers(Draw):
         return self.apply != "set"
 
     @abstractmethod
-    def _frozen(self, stats: Any) -> Any:
+    def _scipy_distribution(self, stats: Any) -> Any:
         """Return the distribution as a frozen distribution of `scipy.stats`."""
 
     @property
@@ -60,7 +60,7 @@ class _Numbers(Draw):
         return getattr(self, "low", None), getattr(self, "high", None)
 
     @model_validator(mode="after")
-    def _check_order(self) -> _Numbers:
+    def _check_order(self) -> _ContinuousDraw:
         low, high = self._bounds
         if low is not None and high is not None and low >= high:
             raise ValueError(f"low must be less than high, found {low:g} and {high:g}")
@@ -73,7 +73,7 @@ class _Numbers(Draw):
         """
         from scipy import stats
 
-        distribution = self._frozen(stats)
+        distribution = self._scipy_distribution(stats)
         low, high = self._bounds
         first = 0.0 if low is None else float(distribution.cdf(low))
         last = 1.0 if high is None else float(distribution.cdf(high))
@@ -125,7 +125,7 @@ class _Numbers(Draw):
         return number * base if self.apply == "factor" else number + base
 
 
-class Normal(_Numbers):
+class Normal(_ContinuousDraw):
     """Normal distribution, truncated if bounds are given."""
 
     distribution: Literal["normal"] = default("normal", "The normal distribution.")
@@ -134,11 +134,11 @@ class Normal(_Numbers):
     low: float | None = unset("Lower bound.")
     high: float | None = unset("Upper bound.")
 
-    def _frozen(self, stats: Any) -> Any:
+    def _scipy_distribution(self, stats: Any) -> Any:
         return stats.norm(self.mean, self.std)
 
 
-class Lognormal(_Numbers):
+class Lognormal(_ContinuousDraw):
     """Lognormal distribution, truncated if bounds are given."""
 
     distribution: Literal["lognormal"] = default(
@@ -149,22 +149,22 @@ class Lognormal(_Numbers):
     low: float | None = unset("Lower bound.")
     high: float | None = unset("Upper bound.")
 
-    def _frozen(self, stats: Any) -> Any:
+    def _scipy_distribution(self, stats: Any) -> Any:
         return stats.lognorm(self.sigma, scale=self.median)
 
 
-class Uniform(_Numbers):
+class Uniform(_ContinuousDraw):
     """Uniform distribution."""
 
     distribution: Literal["uniform"] = default("uniform", "The uniform distribution.")
     low: float = Field(description="Lower bound.")
     high: float = Field(description="Upper bound.")
 
-    def _frozen(self, stats: Any) -> Any:
+    def _scipy_distribution(self, stats: Any) -> Any:
         return stats.uniform(self.low, self.high - self.low)
 
 
-class Triangular(_Numbers):
+class Triangular(_ContinuousDraw):
     """Triangular distribution."""
 
     distribution: Literal["triangular"] = default(
@@ -182,7 +182,7 @@ class Triangular(_Numbers):
             )
         return self
 
-    def _frozen(self, stats: Any) -> Any:
+    def _scipy_distribution(self, stats: Any) -> Any:
         width = self.high - self.low
         return stats.triang((self.mode - self.low) / width, self.low, width)
 

@@ -30,7 +30,7 @@ from diploee.base.tables import BoolArray, Float64Array, Int64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_S, US_PER_UNIT, TimeUnit
 from diploee.importers.power_logs.options import PlainOptions
 from diploee.importers.power_logs.readings_to_profile import (
-    Device,
+    DeviceReadings,
     check_devices,
     measured_profile,
     repaired_device,
@@ -42,7 +42,7 @@ from diploee.importers.power_logs.repairs import (
     HELD,
     MAX_LOST_ENERGY,
     UNTIMED,
-    Log,
+    PowerLog,
     RepairCount,
     alternates,
 )
@@ -111,7 +111,7 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
     for k, unit_w in enumerate(units_w):
         power_w += unit_w * numbers(table, f"power.{k}", Number(at_least=0, of="power"))
     limits = (options.max_gap_s, options.max_lost, is_local, GAP_INTERVALS)
-    log = Log(sheet.path, *limits)
+    log = PowerLog(sheet.path, *limits)
     by_device = _rows_by_device(table, options)
     readings = [
         _readings(RepairCount(log, name, table.where), rows, t_us, power_w)
@@ -167,7 +167,7 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
 
 
 def _refuse_several_devices(
-    sheet: HeaderTable, devices: list[Device], options: PlainOptions
+    sheet: HeaderTable, devices: list[DeviceReadings], options: PlainOptions
 ) -> None:
     """Refuse rows of several devices without a device column, and totals of devices."""
     curve = devices[0].curve
@@ -196,7 +196,7 @@ def _refuse_several_devices(
 
 def _readings(
     account: RepairCount, rows: Int64Array, t_us: Float64Array, power_w: Float64Array
-) -> tuple[Device, int | None]:
+) -> tuple[DeviceReadings, int | None]:
     """Return a device's repaired readings, and their step [ms], None if uneven."""
     has_time, has_power = ~np.isnan(t_us[rows]), ~np.isnan(power_w[rows])
     good = rows[has_time & has_power]
@@ -274,7 +274,7 @@ def _even_ms(t_us: Float64Array, interval_us: float) -> int | None:
     )
 
 
-def _as_step_means(device: Device, step_ms: int) -> Device:
+def _as_step_means(device: DeviceReadings, step_ms: int) -> DeviceReadings:
     """Return a device with readings taken as mean power over steps [ms]."""
     t_us, power_w = device.curve.t_us, device.curve.power_w
     assert power_w is not None

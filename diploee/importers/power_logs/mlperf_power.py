@@ -34,14 +34,14 @@ from diploee.base.model import MAX_DEVICES, MAX_NODES, MAX_POWER_W
 from diploee.base.plain_data import Record, parse_json, read_json
 from diploee.importers.power_logs.options import MLPerfOptions
 from diploee.importers.power_logs.readings_to_profile import (
-    Device,
+    DeviceReadings,
     ProfilesOfRuns,
     joint_hash,
     measured_profile,
     repaired_device,
     sum_w,
 )
-from diploee.importers.power_logs.repairs import Log, RepairCount
+from diploee.importers.power_logs.repairs import PowerLog, RepairCount
 from diploee.importers.text.text import TextLines, read_text
 from diploee.profiles.derived import gpu_tdp_w_by_model
 from diploee.profiles.meter_response import known_meter
@@ -274,7 +274,7 @@ def _notes(counts: dict[str, int], has_phases: bool) -> str:
 
 def read_node_log(
     path: Path, max_gap_s: float = 60.0, max_lost: float | None = None
-) -> Device:
+) -> DeviceReadings:
     """Read and repair the ``power_reading`` events in the log of a node."""
     text = read_text(path, "MLLOG lines of power")
     rows = list(text.rows())
@@ -290,7 +290,7 @@ def read_node_log(
         np.array(stamps_us, dtype=np.int64),
         np.array(powers_w, dtype=np.float64),
     )
-    log = Log(path, max_gap_s, max_lost, max_bridged=MAX_STALLED)
+    log = PowerLog(path, max_gap_s, max_lost, max_bridged=MAX_STALLED)
     account = RepairCount(log, "", lambda row: f"{path}:{lines[row]}")
     device = repaired_device(account, np.arange(t_us.size), t_us, power_w)
     return replace(device, sha256=text.sha256, n_readings=len(readings))

@@ -22,7 +22,7 @@ from pathlib import Path
 from diploee.base.errors import LogFormatError
 from diploee.base.progress import report, stage
 from diploee.base.units import PROFILE_STEP_MS
-from diploee.importers.power_logs.options import NewProfile
+from diploee.importers.power_logs.options import NewProfileOptions
 from diploee.importers.power_logs.readings_to_profile import ProfilesOfRuns, SkippedRun
 from diploee.importers.power_logs.wattameter import import_wattameter
 from diploee.profiles.profile import PowerProfile
@@ -114,7 +114,7 @@ def _profile(run: _DatasetRun, step_ms: int) -> PowerProfile:
         "workload": run.workload,
         "gpu": GPU,
     }
-    options = NewProfile(**facts, profile_id=run.profile_id, n_nodes=run.n_nodes)
+    options = NewProfileOptions(**facts, profile_id=run.profile_id, n_nodes=run.n_nodes)
     return import_wattameter(run.paths, step_ms=step_ms, **options.model_dump())
 
 

@@ -27,7 +27,7 @@ from diploee.base.errors import LogFormatError, plural
 from diploee.base.tables import Float64Array, Int64Array, arrow_numbers
 from diploee.importers.power_logs.options import NvidiaSmiOptions
 from diploee.importers.power_logs.readings_to_profile import (
-    Device,
+    DeviceReadings,
     check_devices,
     files_in,
     joint_hash,
@@ -39,7 +39,7 @@ from diploee.importers.power_logs.repairs import (
     FAILED,
     HOUR_US,
     UNTIMED,
-    Log,
+    PowerLog,
     RepairCount,
     alternates,
     clock_setbacks,
@@ -158,7 +158,7 @@ def _boundary(add_w: float) -> str:
     )
 
 
-def _notes(gpus: list[Device], columns: list[str], meter: MeterModel) -> str:
+def _notes(gpus: list[DeviceReadings], columns: list[str], meter: MeterModel) -> str:
     averaging = "the driver does not average it"
     if meter.window_s:
         assumed = " (assumed)" if meter.kind == "unknown" else ""
@@ -175,7 +175,7 @@ class _Machine(NamedTuple):
     """The GPUs in one log file, of one machine or several."""
 
     column: str  # column of power that was read
-    gpus: list[Device]
+    gpus: list[DeviceReadings]
     n_hosts: int
     model: str  # model of the first GPU; empty if not in the log
     sha256: str  # hash of the file
@@ -189,7 +189,7 @@ def _refuse_copies(machines: list[_Machine]) -> None:
     gpus = [gpu for machine in machines for gpu in machine.gpus]
     start_us = max(int(gpu.curve.t_us[0]) for gpu in gpus)
     end_us = min(int(gpu.curve.t_us[-1]) for gpu in gpus)
-    owners: dict[object, tuple[_Machine, Device]] = {}
+    owners: dict[object, tuple[_Machine, DeviceReadings]] = {}
     for machine in machines:
         for gpu in machine.gpus:
             t_us, power_w = gpu.curve.t_us, gpu.curve.power_w
@@ -226,7 +226,7 @@ def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
     column, values_w = _power_w(sheet, table, powers)
     counts = Counter(repeated_headers=table.n_headers, cut_rows=n_cut)
     is_local = not times.is_aware.any()
-    log = Log(path, options.max_gap_s, options.max_lost, is_local)
+    log = PowerLog(path, options.max_gap_s, options.max_lost, is_local)
     above = f"readings_above_{options.max_reading_w:g}_w"
     too_high = values_w > options.max_reading_w
     failed = ~(values_w >= 0)

@@ -33,7 +33,7 @@ MaxGap = Annotated[
 ]
 
 
-class Reading(Choices):
+class ImportOptions(Choices):
     """Options common to all importers of measured power."""
 
     n_nodes: Nodes | None = unset(
@@ -65,7 +65,7 @@ class Reading(Choices):
 DEVICES = "Devices to take, by their names in the log; all by default."
 
 
-class NewProfile(Reading):
+class NewProfileOptions(ImportOptions):
     """Options common to importers of one job's logs as a new profile."""
 
     workload: str = Field(description="Name of the workload in scenarios.")
@@ -77,7 +77,7 @@ class NewProfile(Reading):
 
 
 @document_fields
-class WattAMeterOptions(NewProfile):
+class WattAMeterOptions(NewProfileOptions):
     """Options of `import_wattameter`, the importer of WattAMeter logs."""
 
     devices: list[str] = default([], DEVICES)
@@ -97,7 +97,7 @@ class WattAMeterOptions(NewProfile):
     )
 
 
-class _Averaged(NewProfile):
+class _AveragedOptions(NewProfileOptions):
     """Options for facts that files may lack: constant power and averaging window."""
 
     add_w: Annotated[float, Field(ge=0, le=MAX_POWER_W)] = default(
@@ -109,7 +109,7 @@ class _Averaged(NewProfile):
 
 
 @document_fields
-class NvidiaSmiOptions(_Averaged):
+class NvidiaSmiOptions(_AveragedOptions):
     """Options of `import_nvidia_smi`, the importer of nvidia-smi logs."""
 
     devices: list[str] = default([], DEVICES)
@@ -125,7 +125,7 @@ class NvidiaSmiOptions(_Averaged):
 
 
 @document_fields
-class PlainOptions(_Averaged):
+class PlainOptions(_AveragedOptions):
     """Options of `import_plain`, the importer of power tables."""
 
     n_nodes: Nodes = Field(description="Nodes of the job.")
@@ -161,7 +161,7 @@ class PlainOptions(_Averaged):
 
 
 @document_fields
-class MLPerfOptions(Reading):
+class MLPerfOptions(ImportOptions):
     """Options of `import_mlperf_power`, the importer of MLPerf power logs."""
 
     side: Literal["auto", "ac", "dc", "all"] = default(

@@ -19,7 +19,7 @@ import numpy as np
 from diploee.base.errors import Brief, InputError, LogFormatError, one_of, plural
 from diploee.base.tables import BoolArray, Float32Array, Float64Array, Int64Array
 from diploee.base.units import MS_PER_S
-from diploee.importers.power_logs.options import Reading
+from diploee.importers.power_logs.options import ImportOptions
 from diploee.importers.power_logs.repairs import (
     CUT,
     FAILED,
@@ -51,7 +51,7 @@ LONGER = 1.05
 
 
 @dataclass(frozen=True, eq=False)
-class Device:
+class DeviceReadings:
     """Repaired readings of a GPU, a node, or all devices of a log."""
 
     name: str  # file name, for errors
@@ -77,7 +77,9 @@ class Device:
             signs.get(repair.cause, 0) * repair.time_s for repair in self.repairs
         )
 
-    def extended_to(self, start_us: int, end_us: int, max_lost: float | None) -> Device:
+    def extended_to(
+        self, start_us: int, end_us: int, max_lost: float | None
+    ) -> DeviceReadings:
         """Return the device extended to start and end, with constant power at the ends.
 
         Fail if more time is missing than may be lost.
@@ -142,7 +144,7 @@ def repaired_device(
     t_us: Int64Array,
     power_w: Float64Array,
     failed: Mapping[str, BoolArray] | None = None,
-) -> Device:
+) -> DeviceReadings:
     """Return repaired readings [W] as a device, in the order of time.
 
     NaN readings are bridged by straight lines, and counted by cause.
@@ -175,7 +177,7 @@ def repaired_device(
     repairs = account.repair_fractions(
         float(curve.energy_j[-1]), (t_us[-1] - t_us[0]) / US_PER_S
     )
-    return Device(
+    return DeviceReadings(
         str(account.log.path),
         account.device,
         curve,
@@ -185,7 +187,7 @@ def repaired_device(
     )
 
 
-def undo_averaging(device: Device, meter: MeterModel) -> Device:
+def undo_averaging(device: DeviceReadings, meter: MeterModel) -> DeviceReadings:
     """Return a device with the meter's averaging undone, by dividing by its gain."""
     step_us = max(round(meter.interval_s * US_PER_S), 1)
     power_w = meter.restore(common_power_w([device.curve], step_us), step_us / US_PER_S)
@@ -195,7 +197,7 @@ def undo_averaging(device: Device, meter: MeterModel) -> Device:
 
 
 def sum_w(
-    devices: Sequence[Device],
+    devices: Sequence[DeviceReadings],
     step_ms: int,
     max_lost: float | None,
     *,
@@ -292,10 +294,10 @@ def check_devices(path: Path, wanted: Sequence[str], known: Iterable[str]) -> No
 
 
 def profile_of_devices(
-    devices: Sequence[Device],
+    devices: Sequence[DeviceReadings],
     named: tuple[str, str, int],
     step_ms: int,
-    options: Reading,
+    options: ImportOptions,
     *,
     what: str,
     counts: Mapping[str, int],
@@ -331,7 +333,7 @@ def measured_profile(
     named: tuple[str, str, int],
     step_ms: int,
     power_w: Float32Array,
-    options: Reading,
+    options: ImportOptions,
     *,
     source: str,
     meter: MeterModel,

@@ -76,7 +76,7 @@ _Entry = tuple[str, int, int, float, float]
 
 
 @dataclass(frozen=True)
-class Log:
+class PowerLog:
     """A log file of readings, with the limits of repairs."""
 
     path: Path
@@ -93,7 +93,7 @@ class Log:
 class RepairCount:
     """Counter of the repairs of one device's readings, in rows, energy and time."""
 
-    log: Log
+    log: PowerLog
     device: str
     where: Callable[[int], str]  # file and line by row number
     entries: list[_Entry] = field(default_factory=list)

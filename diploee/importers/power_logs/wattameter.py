@@ -47,7 +47,7 @@ from diploee.base.errors import LogFormatError, one_of, plural, shown
 from diploee.base.tables import BoolArray, Float64Array, Int64Array
 from diploee.importers.power_logs.options import WattAMeterOptions
 from diploee.importers.power_logs.readings_to_profile import (
-    Device,
+    DeviceReadings,
     check_devices,
     files_in,
     profile_of_devices,
@@ -55,7 +55,7 @@ from diploee.importers.power_logs.readings_to_profile import (
 )
 from diploee.importers.power_logs.repairs import (
     FAILED,
-    Log,
+    PowerLog,
     RepairCount,
     count_bridged,
     sort_timestamps,
@@ -301,7 +301,7 @@ def _count_nodes(logs: dict[Path, WattAMeterLog]) -> int:
     return n_nodes
 
 
-def _notes(devices: list[Device]) -> str:
+def _notes(devices: list[DeviceReadings]) -> str:
     start = max(device.curve.t_us[0] for device in devices).astype("datetime64[us]")
     end = min(device.curve.t_us[-1] for device in devices).astype("datetime64[us]")
     longest = max(devices, key=lambda device: device.longest_gap_s)
@@ -315,7 +315,7 @@ def _notes(devices: list[Device]) -> str:
 
 def _log_power(
     log: WattAMeterLog, options: WattAMeterOptions, counts: Counter[str]
-) -> list[Device]:
+) -> list[DeviceReadings]:
     """Return the repaired sums of a log's power channels and counter channels."""
     if log.t_us.size < 2:
         raise LogFormatError(
@@ -366,7 +366,8 @@ def _log_power(
         for kind, summed in sums.items()
     ]
     devices = [
-        Device(str(log.path), "", curve, log.interval_us, longest_s) for curve in curves
+        DeviceReadings(str(log.path), "", curve, log.interval_us, longest_s)
+        for curve in curves
     ]
     whole_j = sum(float(device.curve.energy_j[-1]) for device in devices)
     row_repairs = log.account.repair_fractions(whole_j, span_s)
@@ -481,7 +482,7 @@ def parse_log(
     lines = np.concatenate(
         [block.sheet.text.filled_line_numbers(0) for block in blocks]
     )
-    limits = Log(path, max_gap_s, max_lost, is_local=True)
+    limits = PowerLog(path, max_gap_s, max_lost, is_local=True)
     account = RepairCount(limits, "", lambda row: f"{path}:{lines[row]}")
     every = np.arange(t_us.size)
     interval_s = (

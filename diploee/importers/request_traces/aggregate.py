@@ -273,7 +273,7 @@ TraceReader = Callable[[Path, TraceOptions], RequestTrace]
 TraceFormat = FileFormat[TraceReader]
 
 
-class Blocks(NamedTuple):
+class RequestBlocks(NamedTuple):
     """Requests of a file as tables, with the unit and origin of their times."""
 
     tables: Iterator[ReadTable]  # columns time, input, output and service
@@ -281,7 +281,7 @@ class Blocks(NamedTuple):
     documented: TimeUnit | None = None  # time unit documented by the format
 
 
-Opened = Callable[[TextLines, Iterator[TextLines], TraceOptions], Blocks]
+Opened = Callable[[TextLines, Iterator[TextLines], TraceOptions], RequestBlocks]
 """Function from a file's first block, all blocks and the options to its requests."""
 
 
@@ -358,9 +358,9 @@ def csv_format(
 
     def opened(
         first: TextLines, blocks: Iterator[TextLines], _: TraceOptions
-    ) -> Blocks:
+    ) -> RequestBlocks:
         tables = csv_tables(read_header(first), blocks, columns, title)
-        return Blocks(tables, documented=documented)
+        return RequestBlocks(tables, documented=documented)
 
     return row_format(
         name,

@@ -16,7 +16,11 @@ from collections.abc import Iterator
 from typing import Literal, get_args
 
 from diploee.base.errors import InputError, did_you_mean, one_of
-from diploee.importers.request_traces.aggregate import Blocks, csv_tables, row_format
+from diploee.importers.request_traces.aggregate import (
+    RequestBlocks,
+    csv_tables,
+    row_format,
+)
 from diploee.importers.request_traces.rows import TraceOptions
 from diploee.importers.text.tables import DELIMITERS, header_fields, read_header
 from diploee.importers.text.text import TextLines
@@ -51,7 +55,7 @@ def recognises(text: TextLines) -> bool:
 
 def opened(
     first: TextLines, blocks: Iterator[TextLines], options: TraceOptions
-) -> Blocks:
+) -> RequestBlocks:
     """Return the requests of a CSV trace as tables, with the unit of their times.
 
     The columns are those of the options, such as
@@ -80,7 +84,9 @@ def opened(
             f"{one_of(_TIMES)}, and a column of its own for each"
         )
     columns = {_OTHERS.get(meaning, "time"): name for meaning, name in mapping.items()}
-    return Blocks(csv_tables(sheet, blocks, columns, "the trace"), _TIMES[times[0]])
+    return RequestBlocks(
+        csv_tables(sheet, blocks, columns, "the trace"), _TIMES[times[0]]
+    )
 
 
 FORMAT = row_format("csv", "a CSV trace with named columns", recognises, opened)

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from diploee.base.units import TimeUnit
-from diploee.importers.request_traces.aggregate import Blocks, row_format
+from diploee.importers.request_traces.aggregate import RequestBlocks, row_format
 from diploee.importers.request_traces.rows import TraceOptions
 from diploee.importers.text.tables import ReadTable, text_columns
 from diploee.importers.text.text import TextLines
@@ -38,7 +38,7 @@ def opened(
     first: TextLines,
     blocks: Iterator[TextLines],
     options: TraceOptions,  # noqa: ARG001
-) -> Blocks:
+) -> RequestBlocks:
     """Return the requests of a Mooncake trace as tables, with the time unit."""
     line, record = next(_records(first))
     if missing := [key for key in KEYS.values() if key not in record]:
@@ -49,7 +49,7 @@ def opened(
         )
     units = (unit for key, unit in UNIT_BESIDE.items() if key in record)
     tables = (_table(block) for block in blocks if not block.data.isspace())
-    return Blocks(tables, documented=next(units, None))
+    return RequestBlocks(tables, documented=next(units, None))
 
 
 def _without_cut(block: TextLines) -> tuple[TextLines, int]:

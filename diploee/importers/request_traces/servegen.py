@@ -112,7 +112,7 @@ def read(path: Path, options: TraceOptions) -> RequestTrace:
 FORMAT = TraceFormat("servegen", "ServeGen client traces", recognises, read)
 
 
-class _Dataset(
+class _TokenLengths(
     RootModel[dict[Annotated[str, Field(pattern=r"^\d{1,12}$")], dict[str, Any]]]
 ):
     """Token lengths of a chunk by start of their time window [s]."""
@@ -225,7 +225,9 @@ def _windows(
     )
     if path.name == chunk.name or not path.is_file():
         return
-    content = parse_json(read_bytes(path), str(path), _Dataset, LogFormatError).root
+    content = parse_json(
+        read_bytes(path), str(path), _TokenLengths, LogFormatError
+    ).root
     for side in _SIDES:
         texts = {
             int(start): fields.get(side, "{}") for start, fields in content.items()

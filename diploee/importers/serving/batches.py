@@ -74,7 +74,7 @@ def _batch_profile(
     spec: BatchInference, workload: str, n_nodes: int, folder: Path
 ) -> PowerProfile:
     file = read_curve_file(spec.curve, folder)
-    elapsed_s, mean_w, peak_w, least_w = _measured(spec, file)
+    elapsed_s, mean_w, peak_w, least_w = _measured_batch(spec, file)
     # Whole milliseconds, so that a job of whole batches has their energy to the last
     # joule.
     dt_ms = math.ceil(elapsed_s * MS_PER_S / MAX_SAMPLES)
@@ -107,7 +107,7 @@ def _batch_profile(
     )
 
 
-def _measured(
+def _measured_batch(
     spec: BatchInference, file: CurveFile
 ) -> tuple[float, float, float, float]:
     """Return a batch's time [s], mean power, peak power, and lowest mean power [W]."""

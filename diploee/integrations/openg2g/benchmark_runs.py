@@ -102,7 +102,7 @@ class Measurement:
     data: Any  # the source's own record or file
 
 
-def select(
+def select_measurements(
     measured: Iterable[Measurement], spec: InferenceModelSpec, source: str
 ) -> list[Measurement]:
     """Select a spec's measurements from a source, by increasing batch size.
@@ -161,13 +161,13 @@ class BenchmarkSource(ABC):
             content, run = self._run(one, spec, traces, counts)
             digest.update(content)
             runs.append(run)
-        title, result = self._title(spec), tuple(runs)
+        title, result = self._source_title(spec), tuple(runs)
         return BenchmarkRuns(
             title, self.licence, digest.hexdigest(), result, dict(counts)
         )
 
     @abstractmethod
-    def _title(self, spec: InferenceModelSpec) -> str:
+    def _source_title(self, spec: InferenceModelSpec) -> str:
         """Return the title of the source, for errors and provenance."""
 
     @abstractmethod

@@ -51,7 +51,7 @@ Weight = Annotated[float, Field(ge=0, le=1e6)]
 Seconds = Annotated[float, Field(ge=0, le=1e10)]
 
 
-class _Served:
+class _ModelState:
     """Optimizer state of one served model: batch size, log2 of it, and price."""
 
     def __init__(self, setting: ModelSetting) -> None:
@@ -92,11 +92,13 @@ class FeedbackSpec(BatchControllerSpec):
             "immediate. With 0, sizes may alternate in every control interval."
         ),
     )
-    _served: dict[str, _Served] = PrivateAttr(default_factory=dict)
+    _served: dict[str, _ModelState] = PrivateAttr(default_factory=dict)
     _price: dict[str, float] = PrivateAttr(default_factory=dict)
 
     def _start(self, setting: ControlSetting) -> None:
-        self._served = {name: _Served(model) for name, model in setting.models.items()}
+        self._served = {
+            name: _ModelState(model) for name, model in setting.models.items()
+        }
         self._price = {}
 
     @property
@@ -141,7 +143,7 @@ class FeedbackSpec(BatchControllerSpec):
             chosen[name] = self._next_size(served, view.time_s)
         return chosen
 
-    def _next_size(self, served: _Served, time_s: float) -> int:
+    def _next_size(self, served: _ModelState, time_s: float) -> int:
         """Return the feasible size nearest to 2^x, or the present size in a wait."""
         sizes = served.feasible
         size = sizes[int(np.abs(np.log2(sizes) - served.x).argmin())]
@@ -153,7 +155,7 @@ class FeedbackSpec(BatchControllerSpec):
             served.size, served.changed_s = size, time_s
         return served.size
 
-    def _latency_term(self, served: _Served, itl_s: float) -> float:
+    def _latency_term(self, served: _ModelState, itl_s: float) -> float:
         deadline_s = served.setting.itl_deadline_s
         if deadline_s is None:
             return 0.0

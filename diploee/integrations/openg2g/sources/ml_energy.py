@@ -47,7 +47,7 @@ from diploee.integrations.openg2g.benchmark_runs import (
     BenchmarkSource,
     Measurement,
     PowerReadings,
-    select,
+    select_measurements,
 )
 from diploee.integrations.openg2g.benchmark_spec import InferenceModelSpec
 
@@ -123,7 +123,7 @@ class LeaderboardSource(BenchmarkSource):
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
 
-    def _title(self, spec: InferenceModelSpec) -> str:
+    def _source_title(self, spec: InferenceModelSpec) -> str:
         return f"ML.ENERGY leaderboard, {self._path_of(spec).name}"
 
     def selected(self, spec: InferenceModelSpec) -> list[Measurement]:
@@ -137,7 +137,7 @@ class LeaderboardSource(BenchmarkSource):
             Measurement(shared | config.spec_fields, config.max_num_seqs, config)
             for config in board.configurations
         )
-        return select(measured, spec, str(path))
+        return select_measurements(measured, spec, str(path))
 
     def _run(self, one: Measurement, *_: Any) -> tuple[bytes, BenchmarkRun]:
         config: _Configuration = one.data
@@ -213,7 +213,7 @@ class ResultsSource(BenchmarkSource):
         self.folder = Path(folder)
         self.licence = licence
 
-    def _title(self, spec: InferenceModelSpec) -> str:  # noqa: ARG002
+    def _source_title(self, spec: InferenceModelSpec) -> str:  # noqa: ARG002
         return f"ML.ENERGY benchmark results in {self.folder.name}"
 
     def selected(self, spec: InferenceModelSpec) -> list[Measurement]:
@@ -224,14 +224,16 @@ class ResultsSource(BenchmarkSource):
                 f"{self.folder}: no '{RESULTS}' below this folder; give the folder of "
                 "a benchmark"
             )
-        return select(map(_measured, files), spec, str(self.folder))
+        return select_measurements(
+            map(_find_measurements, files), spec, str(self.folder)
+        )
 
     def _run(
         self, one: Measurement, spec: InferenceModelSpec, _: bool, counts: Counter[str]
     ) -> tuple[bytes, BenchmarkRun]:
         where, content = str(one.data), read_bytes(one.data)
         result = parse_json(content, where, ResultFile, LogFormatError, finite=False)
-        run = run_of(result, where, one.batch_size, counts)
+        run = benchmark_run(result, where, one.batch_size, counts)
         if len(run.power) != spec.gpus_per_replica:
             raise LogFormatError(
                 f"{where}: '{POWER_KEY}' has {len(run.power)} GPUs, expected "
@@ -240,7 +242,7 @@ class ResultsSource(BenchmarkSource):
         return content, run
 
 
-def _measured(file: Path) -> Measurement:
+def _find_measurements(file: Path) -> Measurement:
     """Return the measurements by file path."""
     parts = file.parts[:-1]
     below = parts[-5:] if len(parts) >= 5 else ()
@@ -267,7 +269,7 @@ def _measured(file: Path) -> Measurement:
     return Measurement(known, int(size), file)
 
 
-def run_of(
+def benchmark_run(
     found: ResultFile, where: str, batch_size: int, counts: Counter[str]
 ) -> BenchmarkRun:
     """Return the measurement of one result file.
@@ -366,7 +368,7 @@ class MlEnergySource(BenchmarkSource):
         self.name = REPOSITORY if folder is None else str(folder)
         self._is_copy = folder is not None
 
-    def _title(self, spec: InferenceModelSpec) -> str:  # noqa: ARG002
+    def _source_title(self, spec: InferenceModelSpec) -> str:  # noqa: ARG002
         return f"ML.ENERGY benchmark, {self.name}"
 
     def selected(self, spec: InferenceModelSpec) -> list[Measurement]:
@@ -387,7 +389,7 @@ class MlEnergySource(BenchmarkSource):
             )
             for run in self._runs
         )
-        return select(measured, spec, self.name)
+        return select_measurements(measured, spec, self.name)
 
     @cached_property
     def _runs(self) -> list[Any]:
@@ -421,7 +423,7 @@ class MlEnergySource(BenchmarkSource):
             where,
             LogFormatError,
         )
-        raw = run_of(result, where, summary.batch_size, counts)
+        raw = benchmark_run(result, where, summary.batch_size, counts)
         return content, replace(
             summary,
             power=raw.power,

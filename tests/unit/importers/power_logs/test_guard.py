@@ -18,7 +18,7 @@ from diploee.importers.power_logs.read import FORMATS, read_profiles
 from diploee.importers.power_logs.repairs import (
     MAX_LOST_ENERGY,
     MAX_LOST_TIME,
-    Log,
+    PowerLog,
     RepairCount,
     alternates,
     sort_timestamps,
@@ -470,7 +470,7 @@ def test_a_damaged_log_keeps_its_energy_or_is_refused(
 @given(st.lists(st.integers(0, 40), min_size=2, max_size=60))
 def test_what_is_kept_and_lost_of_rows_is_all_of_them(times):
     t_us, every = np.array(times) * 1_000_000, np.arange(len(times))
-    account = RepairCount(Log(Path(), 60.0, max_lost=1.0), "", str)
+    account = RepairCount(PowerLog(Path(), 60.0, max_lost=1.0), "", str)
     kept_us, kept = sort_timestamps(account, every, t_us, np.ones(t_us.size))
     assert (np.diff(kept_us) > 0).all()
     np.testing.assert_array_equal(kept_us, t_us[kept])
