@@ -443,7 +443,7 @@ class Kind(Model):
         """Return the object that the spec describes; each kind implements it."""
         raise InputError(
             f"kind '{self.kind}': {type(self).__name__} has no method open, which "
-            "returns what it stands for"
+            "returns the described object"
         )
 
     @model_serializer(mode="wrap")
@@ -472,7 +472,7 @@ def _importable(path: str) -> str:
     if not callable(import_object(path)):
         raise ValueError(
             f"expected 'module:Class', found {shown(path)}; name a class that takes a "
-            "setting and the keys beside it"
+            "setting and the other keys"
         )
     return path
 

@@ -137,8 +137,8 @@ class SiteView(Brief):
         """Raise an error if the nodes' AC power is not modelled."""
         if not self.ac:
             raise InputError(
-                f"facility.stages: '{kind}' needs what the nodes draw at their AC "
-                "input; name its model for every type of node in use, "
+                f"facility.stages: '{kind}' needs the power that the nodes draw at "
+                "their AC input; name its model for every type of node in use, "
                 "facility.node_types.<name>.ac_power"
             )
 
@@ -443,7 +443,7 @@ def check_order(stages: Sequence[object]) -> None:
         rank = PLACES.index(place) if place is not None else position
         if rank < position or position == len(PLACES) - 1:
             raise StageError(
-                f"facility.stages.{i}: '{name}' must not stand behind '{last_placed}'; "
+                f"facility.stages.{i}: '{name}' must not come after '{last_placed}'; "
                 f"the order is {', '.join(PLACES)}, which is the last"
             )
         if rank > position:

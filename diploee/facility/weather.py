@@ -76,7 +76,7 @@ class Weather(Brief):
     pressure_pa: Float64Array
     source: str  # short description of the source
     typical: bool  # True for a typical day or year, which has no extremes
-    sun: Sun | str = "this weather holds none"  # irradiance, or the reason for none
+    sun: Sun | str = "this weather has none"  # irradiance, or the reason for none
     utc_offset_ms: int | None = None  # UTC offset of the weather's hours [ms]
 
 
@@ -102,7 +102,7 @@ class WeatherYear:
     first_ms: int
     zone: tzinfo  # standard time of the station, a fixed offset
     source: str  # short description of the source
-    sun: SunYear | str = "this weather holds none"  # irradiance, or the reason for none
+    sun: SunYear | str = "this weather has none"  # irradiance, or the reason for none
 
     def warmer(self, offset_k: float) -> WeatherYear:
         """Return warmer weather with the same relative humidity and pressure.

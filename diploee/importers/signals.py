@@ -124,7 +124,7 @@ def read_signal(path: Path | str, name: SignalName, spec: SignalFile) -> Signal:
     if name != "cap":
         if not steps_ms.size:
             raise LogFormatError(
-                f"{table.path}: one row, expected two or more, which tell the step"
+                f"{table.path}: one row, expected two or more to infer the step"
             )
         step_sizes_ms, count = np.unique(steps_ms, return_counts=True)
         step_ms = int(step_sizes_ms[np.argmax(count)])  # the most frequent step
@@ -169,7 +169,7 @@ def _rows(sheet: HeaderTable, form: _SignalFormat, spec: SignalFile) -> ReadTabl
     value = spec.column or _find(sheet, form.value) or form.value
     if not value and len(others) != 1:
         raise LogFormatError(
-            f"{sheet.header}: {len(others)} columns beside the time (found: "
+            f"{sheet.header}: {len(others)} columns besides the time (found: "
             f"{join_names(others)}), expected one; name it as column"
         )
     columns = {"time": time, "value": value or others[0]}

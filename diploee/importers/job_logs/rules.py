@@ -284,7 +284,7 @@ def _check_nodes(path: Path, n_nodes: Float64Array, kept: BoolArray) -> None:
     if kept.any() and np.isnan(n_nodes[kept]).all():
         raise LogFormatError(
             f"{path}: no job has a node count; give "
-            f"gpus_per_node{option('--gpus-per-node')}, so that GPUs tell the nodes"
+            f"gpus_per_node{option('--gpus-per-node')}, so that nodes follow from GPUs"
         )
     largest = float(np.nanmax(n_nodes[kept], initial=0))
     if largest > MAX_NODE_COUNT:

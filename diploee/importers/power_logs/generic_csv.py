@@ -203,7 +203,7 @@ def _readings(
     if good.size < 2:
         raise LogFormatError(
             f"{account.log.path}: {plural(good.size, 'reading')} of a device, "
-            "expected two or more to tell the step; give a complete table"
+            "expected two or more to infer the step; give a complete table"
         )
     if good.size < rows.size:
         _count_missing(account, rows, has_time, has_power, t_us, power_w)
@@ -317,9 +317,9 @@ def _rows_by_device(table: ReadTable, options: PlainOptions) -> dict[str, Int64A
         first = table.names[next(iter(words))]
         raise LogFormatError(
             f"{table.path}: column '{first}' has {len(result)} devices "
-            f"({one_of(list(result)[:9])}), which may hold each other, as sensors and "
-            f"their total; sum all (--device-column '{first}'), take some "
-            "(--devices), or leave the column out (--device-column '')"
+            f"({one_of(list(result)[:9])}), some of which may include others, "
+            f"as sensors and their total; sum all (--device-column '{first}'), take "
+            "some (--devices), or leave the column out (--device-column '')"
         )
     return {
         name: rows
@@ -405,7 +405,7 @@ def _unit_w(sheet: HeaderTable, name: str, stated: str | None) -> float:
     if unit in _KNOWN_W:
         return _KNOWN_W[unit]
     raise LogFormatError(
-        f"{sheet.header}: column '{name}' does not tell its unit, or one that may be "
+        f"{sheet.header}: column '{name}' does not name its unit, or one that may be "
         "megawatts or milliwatts; give its unit (--power-unit), one of "
         f"{one_of(UNITS_W)}"
     )

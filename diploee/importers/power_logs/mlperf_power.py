@@ -209,7 +209,7 @@ def _profile(
         raise LogFormatError(
             f"{run.folder}: {plural(len(run.logs), 'node log')} of "
             f"{plural(nodes, 'node')}, expected one of each; complete the folder, or "
-            "tell the nodes (--nodes)"
+            "specify the nodes (--nodes)"
         )
     side = run.side or options.boundary or ""
     name = "-".join(filter(None, (run.benchmark, f"{nodes}n", side)))

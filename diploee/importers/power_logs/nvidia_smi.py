@@ -509,9 +509,9 @@ def _gpus_in_ticks(
             table.fail(
                 int(rows[1]),
                 (
-                    f"{n} rows of each time have no names to tell GPUs apart, and some "
-                    "the same readings throughout: remove rows that are copies, query "
-                    "'uuid', or give the number of GPUs (--gpus)"
+                    f"{n} rows of each time have no names to distinguish GPUs, and "
+                    "some the same readings throughout: remove rows that are copies, "
+                    "query 'uuid', or give the number of GPUs (--gpus)"
                 ),
             )
     return gpu, n

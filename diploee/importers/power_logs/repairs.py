@@ -134,8 +134,8 @@ class RepairCount:
         named = self.device and f" of {self.device}"
         raise LogFormatError(
             f"{self.where(first)}: {plural(n_rows, 'row')}{named} {LIMITED[cause]}, "
-            f"this the first: {loss_text(energy, time)}; tell devices of one name "
-            "apart (--device-column, --gpus, query 'uuid'), correct a clock that was "
+            f"this the first: {loss_text(energy, time)}; distinguish devices of one "
+            "name (--device-column, --gpus, query 'uuid'), correct a clock that was "
             "set back or comes to an hour twice (write offsets from UTC), remove "
             "copies, cut the log there, leave the device out (--devices)"
             f"{allowing_text(energy, time)}"

@@ -149,9 +149,7 @@ class _TraceTotals:
         keep = np.ones(len(rows), dtype=bool)
         drop_rows(keep, self._reasons(rows, service, repeated), self._dropped)
         if not self._is_fine:
-            cause = (
-                "equal to the row before; kept, as the stamps are too coarse to tell"
-            )
+            cause = "equal to the row before; kept, as the timestamps are too coarse"
             self._repair(cause, repeated & keep)
         if rows.service is not None and "" in rows.service_names:
             nameless = np.array(rows.service_names)[rows.service] == ""

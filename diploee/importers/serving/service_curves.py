@@ -220,7 +220,7 @@ def _find_curve_file(name: str, folder: Path) -> Path:
     if name in shipped:
         return shipped[name]
     raise InputError(
-        f"{shown(name)}: no such curve file beside the scenario and no shipped "
+        f"{shown(name)}: no such curve file next to the scenario and no built-in "
         f"curve (shipped: {one_of(shipped)}){did_you_mean(Path(name).stem, shipped)}"
     )
 

@@ -112,7 +112,7 @@ def select_measurements(
     """
     result = list(measured)
     if not result:
-        raise InputError(f"{source}: holds no measurements of language models")
+        raise InputError(f"{source}: has no measurements of language models")
     for name, what in MATCHED.items():
         required = getattr(spec, name)
         values = {value for one in result if (value := one.known.get(name)) is not None}

@@ -118,7 +118,7 @@ def _refuse_repeated_rows(table: ReadTable, rows: pd.DataFrame, what: str) -> No
         ).rpartition(":")[2]
         table.fail(
             row,
-            f"this {what} stand already in line {line}, expected once; remove one row",
+            f"this {what} are already in line {line}, expected once; remove one row",
         )
 
 
@@ -191,7 +191,7 @@ class TrainingTraces(Brief):
             if value not in values:
                 raise WorkloadError(
                     f"{spec.name}: unknown {name} '{value}', expected one that both "
-                    f"traces hold: {one_of(values)}{did_you_mean(value, values)}"
+                    f"traces have: {one_of(values)}{did_you_mean(value, values)}"
                 )
             rows = rows[rows[name] == value]
         return rows

@@ -163,8 +163,8 @@ def check_eta(eta: float) -> None:
     """Raise `WorkloadError` unless the energy weight eta is from 0 to 1."""
     if not 0 <= eta <= 1:
         raise WorkloadError(
-            f"eta is {shown(eta)}, expected a number from 0 (time alone) to 1 (energy "
-            "alone)"
+            f"eta is {shown(eta)}, expected a number from 0 (time only) to 1 (energy "
+            "only)"
         )
 
 

@@ -117,7 +117,7 @@ def find_data(name: str, folder: Path) -> Path:
     if name in shipped:
         return shipped[name]
     raise InputError(
-        f"data: no folder '{one_line(name)}' beside the scenario and no shipped data "
+        f"data: no folder '{one_line(name)}' next to the scenario and no built-in data "
         f"of that name (shipped: {one_of(shipped)}){did_you_mean(name, shipped)}"
     )
 
@@ -132,7 +132,7 @@ def _load(model: ReplicaModel, step_s: float, folder: Path) -> _ServedModelData:
     if len(specs) > 1:
         labels = one_of(spec.model_label for spec in specs.values())
         raise InputError(
-            f"data: {model.data} holds several models ({labels}); name one's folder"
+            f"data: {model.data} has several models ({labels}); name one's folder"
         )
     ((spec_folder, spec),) = specs.items()
     data = InferenceData.read(spec_folder, spec, step_s)

@@ -143,7 +143,7 @@ def test_epoch_seconds_at_a_tenth_keep_their_step(tmp_path):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("t_s,power\n0,1\n1,1", r"csv:1: column 'power' does not tell its unit"),
+        ("t_s,power\n0,1\n1,1", r"csv:1: column 'power' does not name its unit"),
         ("t_s,power_mW\n0,1\n1,1", r"csv:1: .* may be megawatts or milliwatts"),
         ("t_s,load\n0,1\n1,1", r"csv:1: 0 columns of power .*'t_s', 'load'"),
         ("t_s,cpu_power_w,gpu_power_w\n0,1,1", r"2 columns .* \(--power-column\)"),
