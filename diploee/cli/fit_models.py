@@ -142,11 +142,11 @@ def _batch_power_model(texts: Sequence[str]) -> BatchPowerModel:
     values: dict[str, Any] = {}
     for text in texts:
         key, equals, value = text.partition("=")
-        known = list(BatchPowerModel.model_fields)
-        if not equals or key not in known:
+        keys = list(BatchPowerModel.model_fields)
+        if not equals or key not in keys:
             raise InputError(
-                f"--set {text}: expected KEY=VALUE with a key of {one_of(known)}"
-                f"{did_you_mean(key, known)}"
+                f"--set {text}: expected KEY=VALUE with a key of {one_of(keys)}"
+                f"{did_you_mean(key, keys)}"
             )
         values[key] = read_value(value, f"--set {key}")
     return checked(

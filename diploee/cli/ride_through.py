@@ -99,10 +99,10 @@ def ride_through_command(
                 at_most_s=AT_MOST_MIN * S_PER_MIN,
             )
         data, _ = with_overrides(run.manifest["scenario"], overrides)
-        of = scenario_from_dict(
+        settings_scenario = scenario_from_dict(
             data, lambda at: f"--set {'.'.join(map(str, at))}"
         ).facility
-        result = run.answer(event, at=at, settings=of.ride_through or {})
+        result = run.answer(event, at=at, settings=settings_scenario.ride_through or {})
     if out is not None:
         with whole_file(out, force) as path:
             result.write(path)

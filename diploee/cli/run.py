@@ -291,11 +291,11 @@ _BULBS = (
 """Temperature column, label and key of the design extreme in a file's header."""
 
 
-def _weather_lines(found: dict[str, Any] | None) -> Iterator[str]:
-    if found is None:
+def _weather_lines(weather: dict[str, Any] | None) -> Iterator[str]:
+    if weather is None:
         return
-    yield f"weather: {found['source']}"
-    design = found["design"]
+    yield f"weather: {weather['source']}"
+    design = weather["design"]
     for name, words, key in _BULBS:
         head = (
             f"; in its head {design[name]:.1f}, {words} {design[key]:.1f}"
@@ -303,8 +303,8 @@ def _weather_lines(found: dict[str, Any] | None) -> Iterator[str]:
             else ""
         )
         yield (
-            f"  {name[:3]} bulb [deg C]: at most {found[name]['max']:.1f}, exceeded "
-            f"in 0.4 % of the hours {found[name]['exceeded_0.4_percent']:.1f}{head}"
+            f"  {name[:3]} bulb [deg C]: at most {weather[name]['max']:.1f}, exceeded "
+            f"in 0.4 % of the hours {weather[name]['exceeded_0.4_percent']:.1f}{head}"
         )
 
 

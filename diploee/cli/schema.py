@@ -100,11 +100,11 @@ def _outputs_reference() -> str:
                     if c.kind == "instant" and c.unit in _COUNTED
                     else "float32",
                     VALUE_KINDS[c.kind],
-                    _COLUMN_PER[c.per] + of,
+                    _COLUMN_PER[c.per] + suffix,
                     c.text,
                     c.boundary or "",
                 )
-                for of, columns in by_place.items()
+                for suffix, columns in by_place.items()
                 for c in columns
             ),
         ),
@@ -141,9 +141,9 @@ def _outputs_reference() -> str:
     ]
     blocks = dict.fromkeys(metric.key.partition(".")[0] for metric in metrics)
     for block in sorted(blocks, key=lambda name: name.startswith("<")):
-        of_block = [m for m in metrics if m.key.partition(".")[0] == block]
+        block_metrics = [m for m in metrics if m.key.partition(".")[0] == block]
         title = "In several blocks" if block.startswith("<") else f"`{block}`"
-        lines += ["", f"### {title}", "", *_metrics_table(of_block)]
+        lines += ["", f"### {title}", "", *_metrics_table(block_metrics)]
     return "\n".join(lines) + "\n"
 
 

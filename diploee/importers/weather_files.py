@@ -222,8 +222,8 @@ def _sun_records(
     records = np.array(
         [pd.to_numeric(frame[name], errors="coerce") for name in names], np.float64
     )
-    most = np.array([[MAX_IRRADIANCE_W_M2]] * 3 + [[MAX_WIND_M_S]])
-    for name, bad in zip(names, ~((records >= 0) & (records <= most)), strict=True):
+    maximum = np.array([[MAX_IRRADIANCE_W_M2]] * 3 + [[MAX_WIND_M_S]])
+    for name, bad in zip(names, ~((records >= 0) & (records <= maximum)), strict=True):
         if bad.any():
             return (
                 f"'{name}' is missing or out of range in its line "

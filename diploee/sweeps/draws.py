@@ -77,10 +77,10 @@ class _ContinuousDraw(Draw):
         low, high = self._bounds
         first = 0.0 if low is None else float(distribution.cdf(low))
         last = 1.0 if high is None else float(distribution.cdf(high))
-        drawn: Float64Array = distribution.ppf(
+        sampled: Float64Array = distribution.ppf(
             first + (last - first) * rng.random(count)
         )
-        return drawn
+        return sampled
 
     def draw(self, rng: np.random.Generator, base: Any) -> tuple[Any, dict[str, float]]:
         """Return the drawn value and numbers, as in `Draw.draw`.
@@ -241,9 +241,9 @@ class Dirichlet(Draw):
             )
         names = [name for name, probability in base.items() if probability > 0]
         alpha = self.concentration * np.array([base[name] for name in names])
-        drawn = np.round(rng.dirichlet(alpha), PROBABILITY_DIGITS)
-        drawn[-1] = max(0.0, 1.0 - drawn[:-1].sum())
-        numbers = dict(zip(names, drawn.tolist(), strict=True))
+        sampled = np.round(rng.dirichlet(alpha), PROBABILITY_DIGITS)
+        sampled[-1] = max(0.0, 1.0 - sampled[:-1].sum())
+        numbers = dict(zip(names, sampled.tolist(), strict=True))
         return {**base, **numbers}, {
             str(name): value for name, value in numbers.items()
         }

@@ -200,11 +200,11 @@ def _delay_interrupts() -> Iterator[None]:
         yield
         return
     resource_tracker.ensure_running()  # lets interrupts through when it starts
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPTS)
+    previous_signals = signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPTS)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous_signals)
 
 
 @contextmanager

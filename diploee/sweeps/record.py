@@ -74,11 +74,13 @@ def read_warnings(run: Path, keep: Keep) -> list[str] | None:
         manifest = parse_json(read_file(run / MANIFEST), MANIFEST, _Manifest)
     except (OSError, InputError):
         return None
-    wanted, known = set(KEPT_FILES[keep]), set(KEPT_FILES[record.keep])
+    required, recorded = set(KEPT_FILES[keep]), set(KEPT_FILES[record.keep])
     needed = {
-        name: size for name, size in record.sizes.items() if name not in known - wanted
+        name: size
+        for name, size in record.sizes.items()
+        if name not in recorded - required
     }
-    whole = wanted <= known and needed.items() <= sizes.items()
+    whole = required <= recorded and needed.items() <= sizes.items()
     return manifest.warnings if whole else None
 
 
@@ -229,12 +231,12 @@ def summary_table(
 
 def _array(values: list[Any]) -> pa.Array:
     """Return values as a column of numbers, or else of text or JSON."""
-    known = [value for value in values if value is not None]
-    if known and all(isinstance(value, bool) for value in known):
+    present = [value for value in values if value is not None]
+    if present and all(isinstance(value, bool) for value in present):
         return pa.array(values, pa.bool_())
-    if all(is_plain_number(value) for value in known):
-        whole = all(isinstance(value, int) for value in known)
-        return pa.array(values, pa.int64() if whole and known else pa.float64())
+    if all(is_plain_number(value) for value in present):
+        whole = all(isinstance(value, int) for value in present)
+        return pa.array(values, pa.int64() if whole and present else pa.float64())
     return pa.array(
         [v if isinstance(v, str) or v is None else _json(v) for v in values]
     )

@@ -197,27 +197,27 @@ def spec_problems(spec: SweepSpec) -> Iterator[Problem]:
 
 def _overlaps(spec: SweepSpec) -> Iterator[Problem]:
     """Return the keys that two axes (or an axis and `set`) set entirely or partly."""
-    seen: dict[str, KeyPath] = {}
-    within: dict[str, str] = {}  # of each group of keys, one that was seen in it
+    key_paths: dict[str, KeyPath] = {}
+    key_in_group: dict[str, str] = {}  # of each group of keys, one that was seen in it
     for key, key_path in spec.varied_keys():
         if key_path[0] == "draw" and spec.draw[key].is_relative:
             continue  # changes what is there, whoever put it there
-        if key in seen:
+        if key in key_paths:
             yield (
                 key_path,
                 (
-                    f"two axes on one key, the other at {_format_key(seen[key])}; "
+                    f"two axes on one key, the other at {_format_key(key_paths[key])}; "
                     "remove one"
                 ),
             )
         groups = parent_keys(key)
-        others = [group for group in groups if group in seen]
-        for other in [*others, within[key]] if key in within else others:
+        others = [group for group in groups if group in key_paths]
+        for other in [*others, key_in_group[key]] if key in key_in_group else others:
             yield (
                 key_path,
                 (
-                    f"overlaps '{other}' at {_format_key(seen[other])}: one would undo "
-                    "the other"
+                    f"overlaps '{other}' at {_format_key(key_paths[other])}: one would "
+                    "undo the other"
                 ),
             )
         if key in spec.set:
@@ -225,8 +225,8 @@ def _overlaps(spec: SweepSpec) -> Iterator[Problem]:
                 key_path,
                 "is also given under 'set', which the axis would undo; remove one",
             )
-        seen[key] = key_path
-        within |= dict.fromkeys(groups, key)
+        key_paths[key] = key_path
+        key_in_group |= dict.fromkeys(groups, key)
 
 
 def parent_keys(key: str) -> list[str]:

@@ -103,8 +103,8 @@ class SweepWorker:
         if self._library is None or self._library[0] != task.profiles:
             self._library = task.profiles, ProfileLibrary.open(*task.profiles)
         inputs = self._reader.load(task.scenario, self._library[1])
-        own = own_parts_of(task.scenario, inputs, self._known)
-        whole_hash = run_hash(task.scenario, inputs, own)
+        custom_code = own_parts_of(task.scenario, inputs, self._known)
+        whole_hash = run_hash(task.scenario, inputs, custom_code)
         if whole_hash[:NAME_DIGITS] != task.run:
             raise InputError(
                 "diploee, your own code, profiles, curves or input files (logs, "

@@ -157,8 +157,12 @@ def import_mlperf_power(folder: Path | str, **given: Any) -> ProfilesOfRuns:
     systems = {path.stem: path for path in sorted(root.rglob("systems/*.json"))}
     profiles, numbers = ProfilesOfRuns(), Counter[str]()
     for run in chosen:
-        own = run.submission / "systems" / f"{run.system.name}.json"
-        described = own if own.is_file() else systems.get(run.system.name)
+        submission_file = run.submission / "systems" / f"{run.system.name}.json"
+        described = (
+            submission_file
+            if submission_file.is_file()
+            else systems.get(run.system.name)
+        )
         profiles.take(
             str(run.folder), partial(_profile, run, described, numbers, options)
         )
@@ -184,14 +188,14 @@ def _runs(root: Path) -> list[_MeasuredRun]:
     return sorted(runs, key=lambda run: run.folder)
 
 
-def _count(value: int | str, path: Path | None, most: int) -> int | None:
-    """Return a count in a system's description, None if empty; fail above `most`."""
+def _count(value: int | str, path: Path | None, max_count: int) -> int | None:
+    """Return a count in a system's description, None if empty, up to `max_count`."""
     if value == "":
         return None
-    if not re.fullmatch(r"\d{1,9}", str(value)) or not 1 <= int(value) <= most:
+    if not re.fullmatch(r"\d{1,9}", str(value)) or not 1 <= int(value) <= max_count:
         raise LogFormatError(
             f"{path}: {shown(value)} nodes or accelerators, expected a whole number "
-            f"from 1 to {most:,}; correct the description of the system"
+            f"from 1 to {max_count:,}; correct the description of the system"
         )
     return int(value)
 

@@ -284,11 +284,13 @@ def files_in(path: Path, *endings: str) -> list[Path]:
     return result
 
 
-def check_devices(path: Path, wanted: Sequence[str], known: Iterable[str]) -> None:
+def check_devices(
+    path: Path, requested: Sequence[str], available: Iterable[str]
+) -> None:
     """Raise `LogFormatError` if requested devices are not in the log."""
-    if missing := sorted({*wanted} - {*known}):
+    if missing := sorted({*requested} - {*available}):
         raise LogFormatError(
-            f"{path}: no device {one_of(missing)} (have: {one_of(sorted(known))}); "
+            f"{path}: no device {one_of(missing)} (have: {one_of(sorted(available))}); "
             "correct devices (--devices)"
         )
 

@@ -155,11 +155,11 @@ def fraction(part: float, whole: float) -> float:
     return min(part / whole, 1.0) if whole > 0 else float(part > 0)
 
 
-def loss_text(energy: float, time: float, of: str = "its") -> str:
+def loss_text(energy: float, time: float, owner: str = "its") -> str:
     """Return the lost fractions and their limits as text for an error."""
     return (
-        f"{energy:.1%} of {of} energy and {time:.1%} of {of} time lost, doubled or "
-        f"held, expected {MAX_LOST_ENERGY:.0%} and {MAX_LOST_TIME:.0%} at most"
+        f"{energy:.1%} of {owner} energy and {time:.1%} of {owner} time lost, doubled "
+        f"or held, expected {MAX_LOST_ENERGY:.0%} and {MAX_LOST_TIME:.0%} at most"
     )
 
 
@@ -210,8 +210,8 @@ def sort_timestamps(
         )
         return exceeds(account.log.max_lost, energy, time)
 
-    kept = longest_increasing(t_us)
-    dropped = np.setdiff1d(every, kept, assume_unique=True)
+    kept_rows = longest_increasing(t_us)
+    dropped = np.setdiff1d(every, kept_rows, assume_unique=True)
     if is_too_much(dropped):
         order = np.argsort(t_us, kind="stable")
         is_new = np.diff(t_us[order], prepend=t_us[order[0]] - 1) > 0
@@ -225,16 +225,16 @@ def sort_timestamps(
         overlaps |= wide_us > MAX_LOST_TIME * sorted_us.sum()
         if not overlaps and not is_too_much(np.append(close, order[~is_new])):
             account.add(SORTED, rows[order != every], 0.0, 0.0)
-            kept, dropped = order[is_new], np.sort(order[~is_new])
-    is_repeated = np.isin(t_us[dropped], t_us[kept])
+            kept_rows, dropped = order[is_new], np.sort(order[~is_new])
+    is_repeated = np.isin(t_us[dropped], t_us[kept_rows])
     for cause, is_cause in ((REPEATED, is_repeated), (OUT_OF_ORDER, ~is_repeated)):
         lost = dropped[is_cause]
         account.add(cause, rows[lost], row_j[lost].sum(), row_s[lost].sum())
     if is_too_much(dropped):
         account.repair_fractions(
-            whole_j - float(row_j[dropped].sum()), float(row_s[kept].sum())
+            whole_j - float(row_j[dropped].sum()), float(row_s[kept_rows].sum())
         )
-    return t_us[kept], kept
+    return t_us[kept_rows], kept_rows
 
 
 def _undo_clock_changes(

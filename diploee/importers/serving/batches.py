@@ -87,9 +87,11 @@ def _batch_profile(
     for shift, count in zip(*np.unique(phase, return_counts=True), strict=True):
         power_w += count * np.roll(course_w, shift)
     shipped = file.path.is_relative_to(shipped_folder("profiles"))
-    own = Provenance("reference", spec.curve, "unknown", elapsed_s, elapsed_s, 0.0)
+    file_provenance = Provenance(
+        "reference", spec.curve, "unknown", elapsed_s, elapsed_s, 0.0
+    )
     provenance = replace(
-        PUBLISHED_NODE if shipped else own,
+        PUBLISHED_NODE if shipped else file_provenance,
         source_sha256=file.sha256,
         sampling_interval_s=elapsed_s,
         averaging_window_s=elapsed_s,

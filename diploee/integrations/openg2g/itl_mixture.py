@@ -244,8 +244,8 @@ def _fit_location(
         # The likelihood is that of the samples, dx = exp(z) dz.
         return replace(result, log_likelihood=result.log_likelihood - float(z.sum()))
 
-    least = np.log(min(MIN_GAP_S, smallest))
-    gaps, width = np.linspace(least, np.log(smallest), _N_GAPS, retstep=True)
+    log_min_gap = np.log(min(MIN_GAP_S, smallest))
+    gaps, width = np.linspace(log_min_gap, np.log(smallest), _N_GAPS, retstep=True)
     tried = [
         (gap, fitted(coarse, gap, share, _COARSE_STEPS))
         for gap in gaps.tolist()

@@ -87,9 +87,12 @@ class LogisticModel(Brief):
                 "behind the fit"
             )
         share = (np.asarray(value, dtype=np.float64) - self.base) / self.span
-        inside = np.clip(share, 0.0, 1.0)
+        is_inside = np.clip(share, 0.0, 1.0)
         with np.errstate(divide="ignore", over="ignore"):
-            x = self.midpoint + (np.log(inside) - np.log1p(-inside)) / self.steepness
+            x = (
+                self.midpoint
+                + (np.log(is_inside) - np.log1p(-is_inside)) / self.steepness
+            )
             return np.asarray(np.exp2(x), dtype=np.float64)
 
     @classmethod

@@ -258,12 +258,12 @@ class ZeusBatchSize(Prior, BatchSizeOptimizer):
     def predict(self) -> int:
         """Return the next batch size of pruning, or one drawn from the posteriors."""
         pruning, arms = self._pruning, self._arms
-        awaited, kept = pruning.awaited, pruning.kept
+        awaited, remaining = pruning.awaited, pruning.kept
         if awaited is not None:
             return awaited
-        if len(kept) == 1:
-            return kept[0]
-        return thompson_choice(((size, arms[size]) for size in kept), self._rng)
+        if len(remaining) == 1:
+            return remaining[0]
+        return thompson_choice(((size, arms[size]) for size in remaining), self._rng)
 
     def observe(self, batch_size: int, cost_j: float, converged: bool) -> None:
         """Record a cost [J]; pruning removes batch sizes that fail."""

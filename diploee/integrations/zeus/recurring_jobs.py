@@ -192,19 +192,19 @@ class RecurringJobs(JobSource):
         return self.jobs_per_day * node_s * MS_PER_S / MS_PER_DAY
 
     def _draws(self, n_spans: int) -> Iterator[JobTable]:
-        of_spans = self._recurrences_by_block()
+        jobs_by_block = self._recurrences_by_block()
         for spans in self._frame.batches(n_spans):
-            yield concat(list(islice(of_spans, len(spans))))
+            yield concat(list(islice(jobs_by_block, len(spans))))
 
     def _recurrences_by_block(self) -> Iterator[JobTable]:
         """Yield the recurrences of each sampling block as jobs, in order of time."""
         self._n_failed = 0
-        of_spans = (
+        runs_by_block = (
             self._runs_from_calendar()
             if self._groups is None
             else self._runs_from_group_trace(self._groups)
         )
-        for span, runs in zip(self._frame.spans, of_spans, strict=True):
+        for span, runs in zip(self._frame.spans, runs_by_block, strict=True):
             self._n_failed += int((~runs.converged & (runs.submit_ms >= 0)).sum())
             startup_ms = self._startups_ms(
                 {(self._frame.clock.date_ms(span * DRAW_MS),): len(runs)}

@@ -212,14 +212,16 @@ class _RecurringJob:
         self._n = self._n_started = 0
         self._clock_s = 0.0
 
-    def advance(self, given: Float64Array, until_s: float) -> list[_Run]:
+    def advance(self, recurrences: Float64Array, until_s: float) -> list[_Run]:
         """Run recurrences, and retries that start before `until_s`, and return runs.
 
-        A row of `given` has start [s], end [s] and runtime ratio of a recurrence.
+        A row of `recurrences` has start [s], end [s] and runtime ratio of a recurrence.
         """
         self._started = []
-        paths = self._paths.random(len(given)).tolist()
-        for (start_s, end_s, ratio), path in zip(given.tolist(), paths, strict=True):
+        paths = self._paths.random(len(recurrences)).tolist()
+        for (start_s, end_s, ratio), path in zip(
+            recurrences.tolist(), paths, strict=True
+        ):
             waits = start_s != start_s  # NaN: one at a time
             self._settle(inf if waits else start_s)
             begin_s = self._clock_s if waits else start_s
@@ -369,12 +371,16 @@ class Simulation:
                 self._jobs[int(group)] = self._new_job(int(group), int(workload))
         # Arrays per job, as a frame per job would take most of the time
         values = in_order[["start_s", "end_s", "runtime_ratio"]].to_numpy()
-        given = dict(zip(groups.tolist(), np.split(values, first[1:]), strict=False))
+        recurrences_by_job = dict(
+            zip(groups.tolist(), np.split(values, first[1:]), strict=False)
+        )
         return self._table(
             [
                 (job.workload_id, group, run)
                 for group, job in sorted(self._jobs.items())
-                for run in job.advance(given.get(group, values[:0]), until_s)
+                for run in job.advance(
+                    recurrences_by_job.get(group, values[:0]), until_s
+                )
             ]
         )
 

@@ -249,8 +249,8 @@ def chosen_workloads(
         `TrainingTraces.workload`.
     """
     specs = traces.specs()
-    wanted = [name.lower() for name in names] or list(specs)
-    for name in wanted or [""]:
+    dataset_names = [name.lower() for name in names] or list(specs)
+    for name in dataset_names or [""]:
         if name not in specs:
             raise WorkloadError(
                 f"unknown dataset '{name}', expected a known one of the traces: "
@@ -258,7 +258,8 @@ def chosen_workloads(
             )
     more: dict[str, Any] = {} if max_epochs is None else {"max_epochs": max_epochs}
     return [
-        traces.workload(replace(specs[name], **more)) for name in dict.fromkeys(wanted)
+        traces.workload(replace(specs[name], **more))
+        for name in dict.fromkeys(dataset_names)
     ]
 
 
@@ -308,8 +309,8 @@ def workload_submissions(
 ) -> tuple[pd.DataFrame, int]:
     """Return the recurrences of the workloads, and the number of other recurrences."""
     number = {workload.spec.dataset.lower(): k for k, workload in enumerate(workloads)}
-    kept = groups[groups.dataset.isin(list(number))]
-    if kept.empty:
+    is_kept = groups[groups.dataset.isin(list(number))]
+    if is_kept.empty:
         result = sorted(groups.dataset.unique())
         raise WorkloadError(
             f"no group trains {one_of(number)}, expected one of the datasets in the "
@@ -318,11 +319,11 @@ def workload_submissions(
         )
     submissions = pd.DataFrame(
         {
-            "group_id": kept.group.cat.codes.astype("int32"),
-            "workload_id": kept.dataset.map(number),
-            "start_s": kept.start_time,
-            "end_s": kept.end_time,
-            "runtime_ratio": kept.runtime_ratio,
+            "group_id": is_kept.group.cat.codes.astype("int32"),
+            "workload_id": is_kept.dataset.map(number),
+            "start_s": is_kept.start_time,
+            "end_s": is_kept.end_time,
+            "runtime_ratio": is_kept.runtime_ratio,
         }
     )
-    return submissions, len(groups) - len(kept)
+    return submissions, len(groups) - len(is_kept)

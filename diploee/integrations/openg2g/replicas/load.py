@@ -179,12 +179,12 @@ class ReplayedModel:
         self.batch_size = np.zeros(n_replicas.size, dtype=np.int64)
         self.itl_s = np.full(n_replicas.size, np.nan)
         self._latency = named_rng(seed, "replicas", of_stream, name, "latency")
-        rng, most = (
+        rng, max_replicas = (
             named_rng(seed, "replicas", of_stream, name, "replicas"),
             int(n_replicas.max()),
         )
         # The first replicas have the same values for any number of replicas
-        samples = rng.random((most, 2)).T
+        samples = rng.random((max_replicas, 2)).T
         low, high = spec.amplitude_range
         self._amplitude = low + (high - low) * samples[0]
         self._phase = samples[1] * spec.staggered
@@ -269,11 +269,11 @@ class ReplicaPlan:
         )
         node_gpus = facility.node_type_of(spec.pool).n_gpus
         self.n_nodes = -(-np.asarray(n_gpus, dtype=np.int64) // node_gpus)  # shape (C,)
-        most, have = int(self.n_nodes.max()), facility.pools[spec.pool].n_nodes
-        if most > have:
+        max_nodes, have = int(self.n_nodes.max()), facility.pools[spec.pool].n_nodes
+        if max_nodes > have:
             raise WorkloadError(
-                f"replica_streams.{name}: the replicas take up to {most:,} nodes of "
-                f"{node_gpus} GPUs, pool '{spec.pool}' has {have:,}; give fewer "
+                f"replica_streams.{name}: the replicas take up to {max_nodes:,} nodes "
+                f"of {node_gpus} GPUs, pool '{spec.pool}' has {have:,}; give fewer "
                 "replicas or more nodes"
             )
         # Power of all replicas' GPUs in each step [W]
@@ -510,12 +510,12 @@ def _of_model(model: ReplayedModel, step_s: Float64Array) -> dict[str, Any]:
     }
     if runs.any():
         itl_s, time_s = model.itl_s[runs], step_s[runs]
-        median, most = np.quantile(
+        median, p99 = np.quantile(
             itl_s, (0.5, 0.99), weights=time_s, method="inverted_cdf"
         ).tolist()
         mean = float(np.average(itl_s, weights=weight[runs]))
         result["mean_batch_size"] = float(np.average(model.batch_size, weights=weight))
-        result["itl_s"] = {"mean": mean, "p50": median, "p99": most}
+        result["itl_s"] = {"mean": mean, "p50": median, "p99": p99}
         if deadline_s is not None:
             result["hours_over_deadline"] = float(
                 time_s[itl_s > deadline_s].sum() / S_PER_H

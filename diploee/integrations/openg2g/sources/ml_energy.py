@@ -260,32 +260,32 @@ def _find_measurements(file: Path) -> Measurement:
             "it: <task>/results/<organisation>/<model>/<GPU>/"
             "num_gpus+4+max_num_seqs+128+.../; restore it"
         )
-    known = {
+    configuration = {
         "task": parts[-6] if len(parts) > 5 else None,
         "model_id": "/".join(below[1:3]),
         "gpu_model": below[3],
         "gpus_per_replica": int(n_gpus),
     }
-    return Measurement(known, int(size), file)
+    return Measurement(configuration, int(size), file)
 
 
 def benchmark_run(
-    found: ResultFile, where: str, batch_size: int, counts: Counter[str]
+    content: ResultFile, where: str, batch_size: int, counts: Counter[str]
 ) -> BenchmarkRun:
     """Return the measurement of one result file.
 
     Mean power and throughput come from the steady state's energy counter, where the
     file has it, else from the readings and the whole run.
     """
-    timeline = found.timeline
+    timeline = content.timeline
     steady_s = (timeline.steady_state_start_time, timeline.steady_state_end_time)
     if steady_s[1] <= steady_s[0]:
         raise LogFormatError(
             f"{where}: the steady state ends at {steady_s[1]:g} s, expected after its "
             f"start at {steady_s[0]:g} s"
         )
-    ok = [request for request in found.results if request.success]
-    counts["failed_requests"] += len(found.results) - len(ok)
+    ok = [request for request in content.results if request.success]
+    counts["failed_requests"] += len(content.results) - len(ok)
     samples_s = spread_chunks(
         [np.array(request.itl or (), dtype=np.float64) for request in ok], counts
     )
@@ -293,10 +293,10 @@ def benchmark_run(
         raise LogFormatError(
             f"{where}: no inter-token latency above 0 in 'results[].itl'"
         )
-    energy_j, duration_s = found.steady_state_energy, found.steady_state_duration
+    energy_j, duration_s = content.steady_state_energy, content.steady_state_duration
     per_token_j, throughput_tps = (
-        found.steady_state_energy_per_token,
-        found.output_throughput,
+        content.steady_state_energy_per_token,
+        content.output_throughput,
     )
     if energy_j and duration_s and per_token_j:
         throughput_tps = energy_j / per_token_j / duration_s
