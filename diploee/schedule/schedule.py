@@ -196,7 +196,7 @@ class Cluster:
         ]
 
     @classmethod
-    def of(
+    def from_scenario(
         cls,
         scenario: Scenario,
         engine: Engine,
