@@ -329,7 +329,7 @@ class RunClock:
 
     @property
     def wall(self) -> WallClock:
-        """Local time of the run."""
+        """Clock that converts between local time and ms since the run's start."""
         return WallClock(self.start_with_zone, self.step_ms)
 
     @property

@@ -268,7 +268,7 @@ UtcOffset = Annotated[str, AfterValidator(_check_utc_offset)]
 
 
 class _Scales:
-    """Type of the `SCALES` marker."""
+    """Type of `SCALES`, the marker of keys that scale with a site's size."""
 
 
 SCALES = _Scales()
@@ -678,7 +678,7 @@ def _required_keys(spec: type[Model]) -> list[str]:
 
 
 class Named(Protocol):
-    """An object with a name."""
+    """Protocol of objects with a name, such as file formats."""
 
     @property
     def name(self) -> str:

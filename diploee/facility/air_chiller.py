@@ -132,7 +132,7 @@ class AirChillerSpec(HeatCoolingSpec, PartLoad, FrostProtection):
 
     @property
     def driving_temperature(self) -> Literal["wet_bulb", "dry_bulb"]:
-        """Driving temperature of the plant."""
+        """Outdoor temperature that determines the power: dry bulb."""
         return "dry_bulb"
 
     @property
@@ -166,7 +166,7 @@ class AirChillerSpec(HeatCoolingSpec, PartLoad, FrostProtection):
 
     @property
     def _evaporator_k(self) -> float:
-        """Evaporator temperature [K]."""
+        """Evaporator temperature, below the chilled water [K]."""
         return self.chilled_water_c - self.evaporator_approach_k + ZERO_C_K
 
     def relative_power(

@@ -55,7 +55,7 @@ class AuxiliaryLoadSpec(StageSpec):
 
     @model_validator(mode="after")
     def _check_one_size(self) -> AuxiliaryLoadSpec:
-        """Refuse both sizes at once."""
+        """Refuse `power_kw` together with `design_share`."""
         if self.power_kw is not None and self.design_share is not None:
             raise ValueError("give either power_kw or design_share")
         return self

@@ -74,7 +74,7 @@ Values = Mapping[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Block(Brief):
-    """Columns over consecutive intervals."""
+    """Columns of power and other quantities over consecutive intervals."""
 
     t0_ms: int  # start of the first interval [ms]
     dt_ms: int  # length of an interval [ms]
@@ -104,7 +104,7 @@ class Block(Brief):
 
 
 def concatenate_blocks(blocks: Sequence[Block]) -> Block:
-    """Concatenate adjacent blocks."""
+    """Concatenate blocks that follow each other directly."""
     if len(blocks) == 1:
         return blocks[0]
     first = blocks[0]

@@ -127,7 +127,7 @@ class Plant(ABC):
 
     @property
     def driving_temperature(self) -> Literal["wet_bulb", "dry_bulb"]:
-        """Driving temperature of the plant."""
+        """Outdoor temperature that determines the power: wet bulb or dry bulb."""
         return "wet_bulb"
 
     @property
@@ -153,7 +153,7 @@ class Plant(ABC):
 
 
 class CoolingSpec(StageSpec, ABC):
-    """Scenario settings of cooling."""
+    """Scenario settings common to all cooling models: lags and power factor."""
 
     columns = COLUMNS["cooling"]
     metrics = METRICS["cooling"]
@@ -217,7 +217,7 @@ class CoolingSpec(StageSpec, ABC):
 
     @abstractmethod
     def design_w(self, site: SiteView) -> float:
-        """Return the design heat [W]."""
+        """Return the design heat of the plant [W]."""
 
     @property
     def other_heat_w(self) -> float:
@@ -271,7 +271,7 @@ class HeatCoolingSpec(CoolingSpec, Plant):
         return self
 
     def design_w(self, site: SiteView) -> float:
-        """Return the design heat [W]."""
+        """Return the design heat, by default from the nodes' rated power [W]."""
         if self.design_heat_mw is not None:
             return self.design_heat_mw * W_PER_MW
         return DESIGN_OVER_RATED * site.rated_power_w
@@ -468,7 +468,7 @@ def _lag_fractions(
 
 
 class _WeatherLines(NamedTuple):
-    """Hourly weather, linear in between."""
+    """Hourly temperatures for the compiled kernel, linear between times."""
 
     time_ms: Float64Array
     driving_c: Float64Array  # driving temperature of the plant

@@ -84,7 +84,7 @@ class _MeasuredPlant(Plant):
 
     @property
     def driving_temperature(self) -> Temperature:
-        """Driving temperature of the plant."""
+        """Outdoor temperature of the table: wet bulb or dry bulb."""
         return self.temperature
 
     @property
@@ -168,7 +168,7 @@ class CoolingTableSpec(CoolingSpec):
         return site.rated_power_w
 
     def plant(self, site: SiteView) -> Plant:
-        """Return the table."""
+        """Return the measured table, from its points or file, as a static model."""
         points = self.points
         if self.path is not None:
             points = entry_point_objects(READERS)["cooling_points"](

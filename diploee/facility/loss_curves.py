@@ -105,7 +105,7 @@ class MeasuredSpec(CurveSpec):
 
     @model_validator(mode="after")
     def _check_possible(self) -> MeasuredSpec:
-        """Refuse impossible efficiencies."""
+        """Refuse values outside 0-1, and an input power that falls with load."""
         for load, efficiency in self.efficiency.items():
             if not 0 < load <= 1:
                 raise ValueError(

@@ -40,7 +40,7 @@ class Billing(Model):
 
     @model_validator(mode="after")
     def _check_any_rule(self) -> Billing:
-        """Refuse settings without any rule."""
+        """Refuse billing settings without any tariff rule."""
         rules = [name for name in type(self).model_fields if name != "interval_min"]
         if all(getattr(self, name) is None for name in rules):
             raise ValueError(
@@ -50,7 +50,7 @@ class Billing(Model):
 
 
 class Contract(NamedTuple):
-    """Contracted power of a connection."""
+    """Contracted power of a connection: amount, key and unit."""
 
     amount: float  # contracted power [`unit`]
     name: str
@@ -90,7 +90,7 @@ class PointOfInterconnectionSpec(StageSpec):
 
     @model_validator(mode="after")
     def _check_one_contract(self) -> Self:
-        """Refuse two contracted powers."""
+        """Refuse contracts for both active and apparent power."""
         if self.contract_mva is not None and self.contract_mw is not None:
             raise ValueError(
                 "has contract_mva and contract_mw; give the contracted one, and null "

@@ -60,7 +60,7 @@ class Sun(Brief):
 
     @property
     def step_ms(self) -> int:
-        """Length of a record [ms]."""
+        """Length of an irradiance record [ms]."""
         return int(self.middle_ms[1] - self.middle_ms[0])
 
 
@@ -188,7 +188,7 @@ Read = Callable[..., WeatherYear]
 
 
 class WeatherSpec(Kind):
-    """Scenario settings of the weather."""
+    """Scenario settings of the weather, common to all sources."""
 
     offset_k: float = default(
         0.0,
@@ -245,7 +245,7 @@ class TypicalDaySpec(WeatherSpec):
     )
 
     def year(self, folder: Path, read: Read) -> WeatherYear:  # noqa: ARG002
-        """Return the year of weather."""
+        """Return the station's mean days as a year of weather."""
         path = shipped_folder("profiles") / "weather" / "typical_days.csv"
         return read(read_typical_days, path, station=self.station)
 
@@ -273,7 +273,7 @@ class WeatherFileSpec(WeatherSpec):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Name of the weather file."""
+        """Weather file, as named in the scenario."""
         return (self.path,)
 
     @property
@@ -282,7 +282,7 @@ class WeatherFileSpec(WeatherSpec):
         return not self.actual_year
 
     def year(self, folder: Path, read: Read) -> WeatherYear:
-        """Return the year of weather."""
+        """Return the year of weather in the file."""
         return read(entry_point_objects(READERS)["weather"], folder / self.path)
 
 

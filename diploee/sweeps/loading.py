@@ -33,7 +33,7 @@ _SUCH_AS = "keys such as 'base:'"
 
 @dataclass(frozen=True)
 class Sweep(Brief):
-    """Checked sweep."""
+    """A checked sweep: its settings and the base scenario."""
 
     name: str  # the file's name without its ending
     spec: SweepSpec  # the content of the file

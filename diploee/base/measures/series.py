@@ -105,7 +105,7 @@ class Chunk(Brief):
 
     @property
     def new(self) -> Any:
-        """New values."""
+        """New values of the chunk, without those kept for windows."""
         return self.values[self.values.size - self.n_new :]
 
     @property
@@ -282,7 +282,7 @@ class ClockSums:
         return np.concatenate(parts, axis=1), np.concatenate(sums)
 
     def result(self) -> Intervals:
-        """Return the complete intervals."""
+        """Return the starts, sums and counts of the complete clock intervals."""
         (starts_ms, counts, n_whole), sums = self._concatenated()
         whole = counts == n_whole
         return Intervals(starts_ms[whole], sums[whole], counts[whole])

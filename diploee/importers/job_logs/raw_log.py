@@ -31,9 +31,9 @@ from diploee.importers.text.tables import (
 )
 from diploee.importers.text.text import TextLines
 from diploee.importers.text.time_units import (
-    Counting,
+    TimeScale,
     clock_durations_ms,
-    column_counting,
+    column_time_scale,
     has_clock_durations,
 )
 from diploee.importers.text.timestamps import parse_timestamps
@@ -66,12 +66,12 @@ _STATE_OF = {
     word: state for state, words in STATE_WORDS.items() for word in words.split()
 }
 _US_PER_MS = 1000
-NUMERIC_TIMES: Mapping[str, Counting] = {
-    "s": Counting("s", is_relative=True),
-    "ms": Counting("ms", is_relative=True),
-    "unix-s": Counting("s", is_relative=False),
-    "unix-ms": Counting("ms", is_relative=False),
-    "%s": Counting("s", is_relative=False),
+NUMERIC_TIMES: Mapping[str, TimeScale] = {
+    "s": TimeScale("s", is_relative=True),
+    "ms": TimeScale("ms", is_relative=True),
+    "unix-s": TimeScale("s", is_relative=False),
+    "unix-ms": TimeScale("ms", is_relative=False),
+    "%s": TimeScale("s", is_relative=False),
 }
 """Time formats for numbers, with their unit and origin."""
 
@@ -253,15 +253,17 @@ def timestamps_ms(
     user specifies, else those inferred by `diploee.importers.text.time_units`.
     """
     keys, zone, time_format = tuple(keys), options.zone, options.time_format
-    counting = NUMERIC_TIMES.get(time_format or "")
-    if counting or time_format is None:
-        counting = column_counting(table, keys, options.time_unit, stated=counting)
+    time_scale = NUMERIC_TIMES.get(time_format or "")
+    if time_scale or time_format is None:
+        time_scale = column_time_scale(
+            table, keys, options.time_unit, stated=time_scale
+        )
     result: dict[str, Int64Array] = {}
     offsets: dict[int, int] = {}
     n_naive = 0
     for key in keys:
-        if counting is not None:
-            result[key] = times_ms(table, key, counting.unit)
+        if time_scale is not None:
+            result[key] = times_ms(table, key, time_scale.unit)
             continue
         remedy = (
             "correct or remove this line, or give the format of all times, such as "
@@ -275,9 +277,12 @@ def timestamps_ms(
         if zone is None and column.is_aware.any():
             for minutes, n in column.offsets_min.items():
                 offsets[minutes] = offsets.get(minutes, 0) + n
-    noted = {} if counting is None else counting.note(len(table))
-    facts: dict[str, Any] = {"noted": noted, "time_unit": counting and counting.unit}
-    if counting is not None and counting.is_relative:
+    noted = {} if time_scale is None else time_scale.note(len(table))
+    facts: dict[str, Any] = {
+        "noted": noted,
+        "time_unit": time_scale and time_scale.unit,
+    }
+    if time_scale is not None and time_scale.is_relative:
         return result, facts
     if zone is not None:
         firsts = [ms[ms != MISSING][:1] for ms in result.values()]

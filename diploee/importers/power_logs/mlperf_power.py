@@ -84,7 +84,7 @@ class _System(Record):
 
 @dataclass(frozen=True)
 class _MeasuredRun:
-    """One measured run: its node logs, events, system and benchmark, from paths."""
+    """One measured run of a submission: node logs, events, system and benchmark."""
 
     folder: Path
     logs: tuple[Path, ...]

@@ -224,7 +224,7 @@ def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile
 def _select_devices(
     logs: dict[Path, WattAMeterLog], devices: list[str]
 ) -> dict[Path, WattAMeterLog]:
-    """Return the logs with the readings of some devices only, or of all if empty."""
+    """Return the logs with readings of the named devices, by default of all."""
     names = {channel.device for log in logs.values() for channel in log.readings}
     check_devices(next(iter(logs)), devices, names)
     if not devices:

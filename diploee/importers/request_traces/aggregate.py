@@ -39,7 +39,11 @@ from diploee.importers.text.tables import (
     read_header,
 )
 from diploee.importers.text.text import TextLines, first_block
-from diploee.importers.text.time_units import Counting, column_counting, rounding_step
+from diploee.importers.text.time_units import (
+    TimeScale,
+    column_time_scale,
+    rounding_step,
+)
 from diploee.loads.import_counts import (
     NAIVE,
     NOT_BELIEVED,
@@ -87,7 +91,7 @@ def _roundest(low: float, high: float, otherwise: int) -> int:
     return otherwise
 
 
-def _is_fine(time_us: Int64Array) -> bool:
+def _has_fine_times(time_us: Int64Array) -> bool:
     """Return True if times are fine enough for equal rows to be one request.
 
     ASSUMPTION [J]: the resolution is a millisecond or finer, and fewer than one in a
@@ -110,15 +114,15 @@ class _TraceTotals:
     def __init__(
         self,
         path: Path,
-        counting: Counting | None,
+        time_scale: TimeScale | None,
         options: TraceOptions,
         within: tuple[int, int] | None,
         zero_output_fails: bool,
     ) -> None:
-        self._path, self._counting, self._options = path, counting, options
-        self._is_relative = counting is not None and counting.is_relative
+        self._path, self._time_scale, self._options = path, time_scale, options
+        self._is_relative = time_scale is not None and time_scale.is_relative
         self._zero_output_fails = zero_output_fails
-        self._is_fine = False
+        self._has_fine_times = False
         self._zone = options.zone
         self._requests: list[Int64Array] = []
         self._within = within
@@ -143,12 +147,14 @@ class _TraceTotals:
         if not len(rows):
             return
         if self._last_row is None:
-            self._is_fine = _is_fine(rows.time_us[rows.time_us != MISSING])
+            self._has_fine_times = _has_fine_times(
+                rows.time_us[rows.time_us != MISSING]
+            )
         service = self._services.numbers(rows)
         repeated = self._repeats(rows, service)
         keep = np.ones(len(rows), dtype=bool)
         drop_rows(keep, self._reasons(rows, service, repeated), self._dropped)
-        if not self._is_fine:
+        if not self._has_fine_times:
             cause = "equal to the row before; kept, as the timestamps are too coarse"
             self._repair(cause, repeated & keep)
         if rows.service is not None and "" in rows.service_names:
@@ -163,7 +169,7 @@ class _TraceTotals:
     def trace(self, trace_format: str) -> RequestTrace:
         """Return the request trace from the totals of all blocks."""
         self._services.check_requested()
-        noted = {} if self._counting is None else self._counting.note(self._n_kept)
+        noted = {} if self._time_scale is None else self._time_scale.note(self._n_kept)
         counts = ImportCounts(
             self._n_rows,
             self._n_kept,
@@ -230,7 +236,7 @@ class _TraceTotals:
             steps = rows.time_us // (self._options.step_ms * _US_PER_MS)
             yield STRAY, (steps < first) | (steps > last)
         yield "other services", service < 0
-        if self._is_fine:
+        if self._has_fine_times:
             yield "repeated rows", repeated
         if self._zero_output_fails and rows.output_tokens is not None:
             yield "failed requests (no response tokens)", rows.output_tokens == 0
@@ -275,7 +281,7 @@ class RequestBlocks(NamedTuple):
     """Requests of a file as tables, with the unit and origin of their times."""
 
     tables: Iterator[ReadTable]  # columns time, input, output and service
-    stated: Counting | None = None  # unit and origin specified by the user
+    stated: TimeScale | None = None  # unit and origin specified by the user
     documented: TimeUnit | None = None  # time unit documented by the format
 
 
@@ -300,7 +306,7 @@ def row_format(
     def read(path: Path, options: TraceOptions) -> RequestTrace:
         within = None
         while True:
-            tables, counting, documented = opened(
+            tables, time_scale, documented = opened(
                 *first_block(path, "requests"), options
             )
             first: list[ReadTable] = []
@@ -309,17 +315,17 @@ def row_format(
                 if len(table):
                     break
             if first:
-                counting = column_counting(
+                time_scale = column_time_scale(
                     first[-1],
                     ["time"],
                     options.time_unit,
                     documented=documented,
-                    stated=counting,
+                    stated=time_scale,
                     instead=f"map it as timestamp{option('--column timestamp=NAME')}",
                 )
-            totals = _TraceTotals(path, counting, options, within, zero_output_fails)
+            totals = _TraceTotals(path, time_scale, options, within, zero_output_fails)
             for table in chain(first, tables):
-                totals.add(request_rows(table, counting, options.zone))
+                totals.add(request_rows(table, time_scale, options.zone))
             if (
                 within is not None
                 or (within := totals.steps_without_outliers()) is None

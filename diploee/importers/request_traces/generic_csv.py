@@ -24,14 +24,14 @@ from diploee.importers.request_traces.aggregate import (
 from diploee.importers.request_traces.rows import TraceOptions
 from diploee.importers.text.tables import DELIMITERS, header_fields, read_header
 from diploee.importers.text.text import TextLines
-from diploee.importers.text.time_units import Counting
+from diploee.importers.text.time_units import TimeScale
 
-_TIMES: dict[str, Counting | None] = {
+_TIMES: dict[str, TimeScale | None] = {
     "timestamp": None,
-    "unix_s": Counting("s", is_relative=False),
-    "unix_ms": Counting("ms", is_relative=False),
-    "time_s": Counting("s", is_relative=True),
-    "time_ms": Counting("ms", is_relative=True),
+    "unix_s": TimeScale("s", is_relative=False),
+    "unix_ms": TimeScale("ms", is_relative=False),
+    "time_s": TimeScale("s", is_relative=True),
+    "time_ms": TimeScale("ms", is_relative=True),
 }
 _OTHERS = {"input_tokens": "input", "output_tokens": "output", "service": "service"}
 Meaning = Literal[

@@ -14,7 +14,7 @@ from diploee.base.errors import LogFormatError
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import US_PER_UNIT, TimeUnit
 from diploee.importers.text.tables import ReadTable
-from diploee.importers.text.time_units import Counting
+from diploee.importers.text.time_units import TimeScale
 from diploee.importers.text.timestamps import parse_timestamps
 from diploee.importers.text.values import CORRECT_LINE, Number, labels, numbers
 
@@ -65,10 +65,10 @@ class RequestRows:
 
 
 def request_rows(
-    table: ReadTable, counting: Counting | None, zone: Zone | None
+    table: ReadTable, time_scale: TimeScale | None, zone: Zone | None
 ) -> RequestRows:
-    """Return the requests of a table, with times in the unit of `counting`."""
-    rows = _times(table, counting, zone)
+    """Return the requests of a table, with times in the unit of `time_scale`."""
+    rows = _times(table, time_scale, zone)
     lengths = {
         f"{side}_tokens": to_integers(numbers(table, side, TOKENS))
         for side in ("input", "output")
@@ -81,12 +81,12 @@ def request_rows(
 
 
 def _times(
-    table: ReadTable, counting: Counting | None, zone: Zone | None
+    table: ReadTable, time_scale: TimeScale | None, zone: Zone | None
 ) -> RequestRows:
     """Return the requests of a table with times only, without lengths or services."""
-    if counting is not None:
-        unit_us = US_PER_UNIT[counting.unit]
-        kind = Number(MAX_TIME_US / unit_us, of=counting.unit)
+    if time_scale is not None:
+        unit_us = US_PER_UNIT[time_scale.unit]
+        kind = Number(MAX_TIME_US / unit_us, of=time_scale.unit)
         time_us = to_integers(np.rint(numbers(table, "time", kind) * unit_us))
         return RequestRows(table.where, time_us, None, None)
     result = parse_timestamps(

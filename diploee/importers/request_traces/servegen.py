@@ -133,7 +133,7 @@ class _ClientRates:
         return replace(self, time_s=self.time_s[near], rate_rps=self.rate_rps[near])
 
     def requests_until(self, edges_s: Float64Array) -> Float64Array:
-        """Return the cumulative number of requests at times [s], shaped alike."""
+        """Return the cumulative number of requests at times [s], of equal shape."""
         if not self.time_s.size:
             return np.zeros(edges_s.shape)
         corners_s = np.column_stack((self.time_s, self.time_s + ROW_S)).ravel()

@@ -78,7 +78,7 @@ class HeaderTable:
 
     @property
     def path(self) -> Path:
-        """Path of the file."""
+        """Path of the file that contains the table."""
         return self.text.path
 
     @property
@@ -237,7 +237,7 @@ def read_header_table(path: Path | str, expected: str) -> HeaderTable:
 
 
 def parse_header_table(path: Path, stored: bytes, expected: str) -> HeaderTable:
-    """Return stored file content as a table whose header is read."""
+    """Parse stored file content up to its header; columns are read on request."""
     return read_header(
         decode_text(path, stored, expected).without_comments("#"), DELIMITERS
     )

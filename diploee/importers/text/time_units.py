@@ -76,8 +76,8 @@ _WORDS = {
 
 
 @dataclass(frozen=True)
-class Counting:
-    """Unit and origin of times that are numbers."""
+class TimeScale:
+    """Unit and origin of numeric times."""
 
     unit: TimeUnit
     is_relative: bool  # True for an origin of the log, False for 1970 UTC
@@ -91,11 +91,11 @@ class Counting:
         return {cause: n_rows} if self.is_inferred else {}
 
 
-def infer_counting(
+def infer_time_scale(
     values: Float64Array,
     unit: TimeUnit | None = None,
     documented: TimeUnit | None = None,
-) -> Counting | None:
+) -> TimeScale | None:
     """Infer unit and origin of numeric times, in the specified or most likely unit.
 
     None if unclear. A format's documented unit is used if it is about as likely as the
@@ -109,17 +109,17 @@ def infer_counting(
             SINCE_US[0] <= low * US_PER_UNIT[each]
             and high * US_PER_UNIT[each] < SINCE_US[1]
         ):
-            return Counting(each, is_relative=False)
+            return TimeScale(each, is_relative=False)
     if unit:
-        return Counting(unit, is_relative=True)
+        return TimeScale(unit, is_relative=True)
     far = _far_from_likely(values[~np.isnan(values)])
     for each in far:
         others = [off for other, off in far.items() if other != each]
         if values.size >= MIN_TIMES and far[each] + 1 <= min(others):
-            return Counting(each, is_relative=True, is_inferred=each != documented)
+            return TimeScale(each, is_relative=True, is_inferred=each != documented)
     as_likely = AS_LIKELY if values.size >= MIN_TIMES else AS_LIKELY_FEW
     if documented and (not far or far[documented] <= min(far.values()) + as_likely):
-        return Counting(documented, is_relative=True)
+        return TimeScale(documented, is_relative=True)
     return None
 
 
@@ -163,15 +163,15 @@ def decades_off(value: float, low: float, high: float) -> float:
     return log10(low / value) if value < low else 0.0
 
 
-def column_counting(
+def column_time_scale(
     table: ReadTable,
     keys: Iterable[str],
     unit: TimeUnit | None,
     *,
     documented: TimeUnit | None = None,
-    stated: Counting | None = None,
+    stated: TimeScale | None = None,
     instead: str = "",
-) -> Counting | None:
+) -> TimeScale | None:
     """Return unit and origin of a table's numeric time columns, None for timestamps.
 
     A stated unit and origin apply, or fail with a remedy if the size of the numbers
@@ -183,7 +183,7 @@ def column_counting(
         return stated
     name = f"column '{table.names[columns[0]]}' is {value_text(table, columns[0], 0)}"
     if stated is not None:
-        result = infer_counting(np.array([float(first)]))
+        result = infer_time_scale(np.array([float(first)]))
         if result is not None and _is_wrong(stated, result, float(first)):
             instead = instead or f"leave time_format{option('--time-format')} out"
             table.fail(
@@ -191,10 +191,10 @@ def column_counting(
             )
         return stated
     values = np.concatenate([numbers(table, key, _ANY_TIME) for key in columns])
-    result = infer_counting(values, unit, documented)
+    result = infer_time_scale(values, unit, documented)
     named = {unit_in_name(table.names[key]) for key in columns}
     if not unit and len(named) == 1 and (named_unit := named.pop()):
-        by_name = infer_counting(values, named_unit)
+        by_name = infer_time_scale(values, named_unit)
         is_clear = result is None or result.is_relative or result == by_name
         result = by_name if is_clear else None
     if result is None:
@@ -207,7 +207,7 @@ def column_counting(
     return result
 
 
-def _is_wrong(stated: Counting, since_1970: Counting, value: float) -> bool:
+def _is_wrong(stated: TimeScale, since_1970: TimeScale, value: float) -> bool:
     """Return True if a number contradicts the stated unit and origin."""
     if stated.is_relative:
         return value * US_PER_UNIT[stated.unit] > LIKELY_SPAN_S[1] * 1e6

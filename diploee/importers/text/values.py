@@ -58,7 +58,7 @@ class Number(Range):
 
     @property
     def largest_text(self) -> str:
-        """Largest allowed value as text."""
+        """Largest allowed value as text for an error message."""
         return f"{self.largest:,.0f}" if self.whole else f"{self.largest:g}"
 
     __str__ = Range.__str__

@@ -138,7 +138,7 @@ class CompiledData(Brief, ABC, Generic[M]):
         return cls(models)
 
     def save(self, data_dir: Path | str) -> None:
-        """Write every model into ``<data_dir>/<spec.cache_hash()>/``."""
+        """Write every model into its folder, ``<data_dir>/<spec.cache_hash()>/``."""
         for model in self.models.values():
             folder = Path(data_dir) / model.spec.cache_hash()
             write(folder, model.spec, self._files(model))

@@ -32,7 +32,7 @@ class Setting:
 
     @property
     def batch_sizes(self) -> list[int]:
-        """Batch sizes, ascending."""
+        """Batch sizes of the workload, ascending."""
         sizes: list[int] = self.workload.batch_sizes.tolist()
         return sizes
 

@@ -19,8 +19,8 @@ from diploee.fits.jobs.job_log_fit import fit_job_log
 from diploee.importers import read_job_log, read_request_trace
 from diploee.importers.text.time_units import (
     UNITS,
-    Counting,
-    infer_counting,
+    TimeScale,
+    infer_time_scale,
     unit_in_name,
 )
 from diploee.loads.jobs.job_log import JobLog
@@ -100,8 +100,8 @@ def test_numbers_since_1970_tell_their_unit(
     unit: TimeUnit, n: int, first_s: int
 ) -> None:
     times = (first_s + np.arange(n)) * 1e6 / US_PER_UNIT[unit]
-    assert infer_counting(times) == Counting(unit, is_relative=False)
-    assert infer_counting(times, unit) == Counting(unit, is_relative=False)
+    assert infer_time_scale(times) == TimeScale(unit, is_relative=False)
+    assert infer_time_scale(times, unit) == TimeScale(unit, is_relative=False)
 
 
 @pytest.mark.parametrize("unit", ["ns", "ms"])

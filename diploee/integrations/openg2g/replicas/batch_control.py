@@ -144,7 +144,7 @@ class FeedbackSpec(BatchControllerSpec):
         return chosen
 
     def _next_size(self, served: _ModelState, time_s: float) -> int:
-        """Return the feasible size nearest to 2^x, or the present size in a wait."""
+        """Return the feasible size nearest to 2^x, or the current one in a delay."""
         sizes = served.feasible
         size = sizes[int(np.abs(np.log2(sizes) - served.x).argmin())]
         if size > served.size and time_s - served.changed_s < self.raise_after_s:

@@ -220,7 +220,7 @@ class ReplicaStream(LoadSpec):
 
     @property
     def step_ms(self) -> int:
-        """Step of the templates [ms]."""
+        """Time step of the power templates [ms]."""
         return whole_ms(self.step_s)
 
     @property
