@@ -100,7 +100,7 @@ def expand(
                 seed_data, sampled, keys = _draw_values(sweep, data, seed, unset)
                 keyed = (*sweep.spec.set, *changes, *sweep.spec.draw)
                 seed_data = with_set_keys({**seed_data, "seed": seed}, unset, keyed)
-                where = partial(_where, sweep, seed_data, changes)
+                where = partial(_key_location, sweep, seed_data, changes)
                 scenario = scenario_from_dict(seed_data, where).with_folder(folder)
                 inputs = reader.load(scenario, library)
                 custom_code = own_parts_of(scenario, inputs, code_hashes)
@@ -132,7 +132,7 @@ def expand(
     return runs
 
 
-def _where(
+def _key_location(
     sweep: Sweep,
     data: Mapping[str, Any],
     changes: Mapping[str, tuple[KeyPath, Any]],

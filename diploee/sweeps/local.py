@@ -128,11 +128,11 @@ def _run_locally(tasks: Sequence[RunTask], n_workers: int) -> Iterator[Outcome]:
     )
     n_under_way = 2 * n_workers + 1  # with those that the pool has fetched ahead
     while waiting:
-        waiting, _ = yield from _in_pool(waiting, n_workers)
+        waiting, _ = yield from _run_in_pool(waiting, n_workers)
         suspects, waiting = waiting[:n_under_way], waiting[n_under_way:]
         for task in suspects:
             for _attempt in range(1, MAX_ATTEMPTS):
-                lost, code = yield from _in_pool([task], 1)
+                lost, code = yield from _run_in_pool([task], 1)
                 if not lost:
                     break
             else:
@@ -159,7 +159,7 @@ class _Workers(SpawnContext):
         return self.started[-1]
 
 
-def _in_pool(
+def _run_in_pool(
     tasks: Sequence[RunTask], n_workers: int
 ) -> Generator[Outcome, None, tuple[list[RunTask], int]]:
     """Yield the outcomes of runs in a pool of workers.

@@ -272,9 +272,9 @@ class ClockSums:
         if sums.size:
             self._parts.append((part.copy(), sums.copy()))
         if len(self._parts) > 1024:
-            self._parts = [self._concatenated()]
+            self._parts = [self._concatenate_parts()]
 
-    def _concatenated(self) -> tuple[Int64Array, Any]:
+    def _concatenate_parts(self) -> tuple[Int64Array, Any]:
         """Return all parts and their sums concatenated."""
         if not self._parts:
             return np.empty((3, 0), dtype=np.int64), np.empty(0, dtype=np.int64)
@@ -283,6 +283,6 @@ class ClockSums:
 
     def result(self) -> Intervals:
         """Return the starts, sums and counts of the complete clock intervals."""
-        (starts_ms, counts, n_whole), sums = self._concatenated()
+        (starts_ms, counts, n_whole), sums = self._concatenate_parts()
         whole = counts == n_whole
         return Intervals(starts_ms[whole], sums[whole], counts[whole])

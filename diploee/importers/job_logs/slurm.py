@@ -98,7 +98,7 @@ def read(text: TextLines, options: JobLogOptions) -> RawLog:
     """Read the output of Slurm's ``sacct``, delimited or aligned in columns."""
     dashes = _DASHES.match(text.head)
     if dashes:
-        text = _delimited(text, dashes[1])
+        text = _to_delimited(text, dashes[1])
     match = _DELIMITER.match(text.head.replace('"', ""))
     delimiter = match[1] if match else "|"
     # Only spreadsheets and Parquet files quote fields; otherwise a quote is part of a
@@ -144,7 +144,7 @@ def recognises(text: TextLines) -> bool:
 FORMAT = JobLogFormat("slurm", "Slurm's 'sacct'", recognises, read)
 
 
-def _delimited(text: TextLines, dashes: str) -> TextLines:
+def _to_delimited(text: TextLines, dashes: str) -> TextLines:
     """Return text aligned in columns as delimited text, as ``sacct -P`` prints it.
 
     The row of dashes below the header gives the edges of the columns.

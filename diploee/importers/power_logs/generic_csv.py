@@ -149,7 +149,7 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
             "more is claimed."
         )
     return measured_profile(
-        options.of_nodes(options.n_nodes),
+        options.profile_identity(options.n_nodes),
         dt_ms,
         mean_w,
         options,

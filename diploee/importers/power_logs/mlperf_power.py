@@ -163,7 +163,7 @@ def import_mlperf_power(folder: Path | str, **given: Any) -> ProfilesOfRuns:
             if submission_file.is_file()
             else systems.get(run.system.name)
         )
-        profiles.take(
+        profiles.add_run(
             str(run.folder), partial(_profile, run, described, numbers, options)
         )
     if not profiles:

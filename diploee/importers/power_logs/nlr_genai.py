@@ -96,7 +96,7 @@ def import_nlr_genai(
         if isinstance(run, SkippedRun):
             profiles.skipped.append(run)
         else:
-            profiles.take(run.profile_id, partial(_profile, run, step_ms))
+            profiles.add_run(run.profile_id, partial(_profile, run, step_ms))
     if not profiles:
         first = profiles.skipped[:1]
         why = "".join(f" (first problem: {run.place}: {run.problem})" for run in first)

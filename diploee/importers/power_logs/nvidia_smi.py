@@ -133,7 +133,7 @@ def import_nvidia_smi(paths: Sequence[Path | str], **given: Any) -> PowerProfile
         gpus = [undo_averaging(gpu, meter) for gpu in gpus]
     return profile_of_devices(
         gpus,
-        options.of_nodes(nodes),
+        options.profile_identity(nodes),
         options.step_ms,
         options,
         what="gpus",

@@ -71,7 +71,7 @@ class NewProfileOptions(ImportOptions):
     workload: str = Field(description="Name of the workload in scenarios.")
     profile_id: str | None = unset("Id of the profile; <workload>-<nodes>n by default.")
 
-    def of_nodes(self, n_nodes: int) -> tuple[str, str, int]:
+    def profile_identity(self, n_nodes: int) -> tuple[str, str, int]:
         """Return profile id, workload and number of nodes of the profile."""
         return self.profile_id or f"{self.workload}-{n_nodes}n", self.workload, n_nodes
 

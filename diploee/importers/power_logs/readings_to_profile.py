@@ -130,7 +130,7 @@ class ProfilesOfRuns(list[PowerProfile]):
         super().__init__()
         self.skipped: list[SkippedRun] = []
 
-    def take(self, place: str, read: Callable[[], PowerProfile]) -> None:
+    def add_run(self, place: str, read: Callable[[], PowerProfile]) -> None:
         """Append the profile of a run, or add the run to `skipped` on an error."""
         try:
             self.append(read())

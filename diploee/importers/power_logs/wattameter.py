@@ -209,7 +209,7 @@ def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile
         ]
     return profile_of_devices(
         devices,
-        options.of_nodes(n_nodes),
+        options.profile_identity(n_nodes),
         options.step_ms,
         options,
         what="logs",

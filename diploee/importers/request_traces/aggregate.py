@@ -293,7 +293,7 @@ def row_format(
     name: str,
     title: str,
     recognises: Callable[[TextLines], bool],
-    opened: Opened,
+    open_blocks: Opened,
     *,
     zero_output_fails: bool = False,
 ) -> TraceFormat:
@@ -306,7 +306,7 @@ def row_format(
     def read(path: Path, options: TraceOptions) -> RequestTrace:
         within = None
         while True:
-            tables, time_scale, documented = opened(
+            tables, time_scale, documented = open_blocks(
                 *first_block(path, "requests"), options
             )
             first: list[ReadTable] = []
@@ -360,7 +360,7 @@ def csv_format(
 ) -> TraceFormat:
     """Return a trace format of CSV files with fixed column names."""
 
-    def opened(
+    def open_blocks(
         first: TextLines, blocks: Iterator[TextLines], _: TraceOptions
     ) -> RequestBlocks:
         tables = csv_tables(read_header(first), blocks, columns, title)
@@ -370,6 +370,6 @@ def csv_format(
         name,
         title,
         has_columns(*columns.values()),
-        opened,
+        open_blocks,
         zero_output_fails=zero_output_fails,
     )

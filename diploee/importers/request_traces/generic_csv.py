@@ -53,7 +53,7 @@ def recognises(text: TextLines) -> bool:
     return bool(_TIMES.keys() & header_fields(text))
 
 
-def opened(
+def open_blocks(
     first: TextLines, blocks: Iterator[TextLines], options: TraceOptions
 ) -> RequestBlocks:
     """Return the requests of a CSV trace as tables, with the unit of their times.
@@ -89,4 +89,4 @@ def opened(
     )
 
 
-FORMAT = row_format("csv", "a CSV trace with named columns", recognises, opened)
+FORMAT = row_format("csv", "a CSV trace with named columns", recognises, open_blocks)

@@ -34,7 +34,7 @@ def recognises(text: TextLines) -> bool:
     return text.first_row.lstrip().startswith("{")
 
 
-def opened(
+def open_blocks(
     first: TextLines,
     blocks: Iterator[TextLines],
     options: TraceOptions,  # noqa: ARG001
@@ -64,7 +64,7 @@ def _without_cut(block: TextLines) -> tuple[TextLines, int]:
     return block, 0
 
 
-FORMAT = row_format("mooncake", "a Mooncake trace", recognises, opened)
+FORMAT = row_format("mooncake", "a Mooncake trace", recognises, open_blocks)
 
 
 def _table(block: TextLines) -> ReadTable:

@@ -93,7 +93,7 @@ def read(path: Path, options: TraceOptions) -> RequestTrace:
     check_kept(path, counts)
     step_ms = options.step_ms
     lengths = _lengths(clients)
-    first, n_requests, own_span_ms = _rebinned(path, list(clients.values()), step_ms)
+    first, n_requests, own_span_ms = _rebin(path, list(clients.values()), step_ms)
     return RequestTrace(
         source=str(path),
         trace_format=FORMAT.name,
@@ -292,7 +292,7 @@ def _chunks(path: Path, services: Sequence[str] | None) -> dict[str, list[Path]]
     return {name: result[name] for name in names}
 
 
-def _rebinned(
+def _rebin(
     path: Path, services: list[list[_ClientRates]], step_ms: int
 ) -> tuple[int, Float64Array, tuple[int, int]]:
     """Return first step, requests by service and step, and start and end [ms].

@@ -142,7 +142,7 @@ class HeaderTable:
             start += len(text.first_row.encode())
         indices = {key: self.index(name) for key, name in columns.items()}
         odd = _MalformedRows()
-        table, problem = self._parsed(memoryview(text.data)[start:], indices, odd)
+        table, problem = self._parse(memoryview(text.data)[start:], indices, odd)
         n_filled = len(table) + len(odd.numbers)
         is_cut = (
             may_be_cut
@@ -177,7 +177,7 @@ class HeaderTable:
         read = ReadTable(text.path, columns_read, names, where, int(is_cut))
         return _without_headers(read) if self.header_line else read
 
-    def _parsed(
+    def _parse(
         self, body: memoryview, indices: Mapping[str, int | None], odd: _MalformedRows
     ) -> tuple[pa.Table, str]:
         """Return the parsed columns by index, and the parser's error or empty text."""

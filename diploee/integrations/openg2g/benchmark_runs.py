@@ -158,7 +158,7 @@ class BenchmarkSource(ABC):
         """
         counts, digest, runs = Counter[str](), sha256(), []
         for one in self.selected(spec):
-            content, run = self._run(one, spec, traces, counts)
+            content, run = self._read_run(one, spec, traces, counts)
             digest.update(content)
             runs.append(run)
         title, result = self._source_title(spec), tuple(runs)
@@ -175,7 +175,7 @@ class BenchmarkSource(ABC):
         """Return the available measurements of a spec, without reading them."""
 
     @abstractmethod
-    def _run(
+    def _read_run(
         self,
         one: Measurement,
         spec: InferenceModelSpec,

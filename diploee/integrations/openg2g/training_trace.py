@@ -246,7 +246,7 @@ def _training_power_w(params: TrainingTraceParams) -> Float64Array:
     power_w += np.where(
         is_high, params.high_noise_w, params.low_noise_w
     ) * rng.standard_normal(n)
-    power_w = _smoothed(power_w, max(1, round(params.smoothing_s / params.dt_s)))
+    power_w = _moving_average(power_w, max(1, round(params.smoothing_s / params.dt_s)))
     power_w -= _dips_w(params, rng)
     n_ramp = min(n, round(params.ramp_s / params.dt_s))
     ramp_w = np.linspace(params.ramp_from_w, params.high_power_w, n_ramp)
@@ -265,7 +265,7 @@ def _plateaus(params: TrainingTraceParams, rng: np.random.Generator) -> BoolArra
     return np.asarray(plateau % 2 == 0)
 
 
-def _smoothed(power_w: Float64Array, width: int) -> Float64Array:
+def _moving_average(power_w: Float64Array, width: int) -> Float64Array:
     """Return the moving average of power [W] over `width` or fewer samples (ends)."""
     kernel = np.ones(width)
     sums = np.convolve(power_w, kernel, mode="full")

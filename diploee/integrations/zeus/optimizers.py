@@ -150,13 +150,13 @@ class PruningRounds:
         self._begin_round()
 
     @property
-    def awaited(self) -> int | None:
+    def next_trial(self) -> int | None:
         """Batch size to try next, None after the last round."""
         return self._ways[0][0] if self._ways else None
 
     def observe(self, batch_size: int, cost_j: float, converged: bool) -> None:
         """Record the result of the batch size on trial; ignore other batch sizes."""
-        if batch_size != self.awaited:
+        if batch_size != self.next_trial:
             return
         way = self._ways[0]
         way.pop(0)
@@ -258,7 +258,7 @@ class ZeusBatchSize(Prior, BatchSizeOptimizer):
     def predict(self) -> int:
         """Return the next batch size of pruning, or one drawn from the posteriors."""
         pruning, arms = self._pruning, self._arms
-        awaited, remaining = pruning.awaited, pruning.kept
+        awaited, remaining = pruning.next_trial, pruning.kept
         if awaited is not None:
             return awaited
         if len(remaining) == 1:

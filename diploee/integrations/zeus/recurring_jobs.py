@@ -53,7 +53,7 @@ KNOWN_AS_MEAN_S = 3600.0
 """Averaging window of the power [s], as the traces have one mean value per epoch."""
 
 
-def _in_ms(
+def _to_ms(
     runs: pd.DataFrame, since_s: float = 0.0, until_ms: float = np.inf
 ) -> pd.DataFrame:
     """Return runs with submission and run time [ms], each retry as a separate job."""
@@ -278,7 +278,7 @@ class RecurringJobs(JobSource):
                 }
             )
             runs = simulation.advance(submissions, end_ms / MS_PER_S)
-            yield _in_ms(runs, until_ms=end_ms)
+            yield _to_ms(runs, until_ms=end_ms)
 
     def _runs_from_group_trace(self, groups: pd.DataFrame) -> Iterator[pd.DataFrame]:
         """Yield the group trace's runs in each sampling block, simulated once.
@@ -291,7 +291,7 @@ class RecurringJobs(JobSource):
             self._workloads, self.spec, frame.seed, frame.name, group_names=names
         )
         submissions, _ = workload_submissions(groups, self._workloads)
-        once = _in_ms(simulation.advance(submissions), float(submissions.start_s.min()))
+        once = _to_ms(simulation.advance(submissions), float(submissions.start_s.min()))
         period_ms = _period_ms(submissions.start_s)
         # A retry beyond the last submission runs in the next repetition.
         once["submit_ms"] %= period_ms

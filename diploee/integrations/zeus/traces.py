@@ -153,7 +153,7 @@ class TrainingTraces(Brief):
         values if a name, the target, or the default batch size at its highest power
         limit is not in the data, or if no path reaches the target.
         """
-        runs = self._rows_of(spec)
+        runs = self._training_rows(spec)
         at_target = np.isclose(
             runs.target_metric, spec.target_metric, rtol=1e-9, atol=0
         )
@@ -183,7 +183,7 @@ class TrainingTraces(Brief):
             tuple(each.to_numpy() for each in epochs.values()),
         )
 
-    def _rows_of(self, spec: WorkloadSpec) -> pd.DataFrame:
+    def _training_rows(self, spec: WorkloadSpec) -> pd.DataFrame:
         """Return the training runs of a workload, or fail at its first unknown name."""
         rows = self.train
         for name in NAMES:

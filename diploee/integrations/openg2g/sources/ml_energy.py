@@ -139,7 +139,7 @@ class LeaderboardSource(BenchmarkSource):
         )
         return select_measurements(measured, spec, str(path))
 
-    def _run(self, one: Measurement, *_: Any) -> tuple[bytes, BenchmarkRun]:
+    def _read_run(self, one: Measurement, *_: Any) -> tuple[bytes, BenchmarkRun]:
         config: _Configuration = one.data
         return config.model_dump_json().encode(), config.run()
 
@@ -228,7 +228,7 @@ class ResultsSource(BenchmarkSource):
             map(_find_measurements, files), spec, str(self.folder)
         )
 
-    def _run(
+    def _read_run(
         self, one: Measurement, spec: InferenceModelSpec, _: bool, counts: Counter[str]
     ) -> tuple[bytes, BenchmarkRun]:
         where, content = str(one.data), read_bytes(one.data)
@@ -403,7 +403,7 @@ class MlEnergySource(BenchmarkSource):
         opened = llm_runs.from_directory if self._is_copy else llm_runs.from_hf
         return list(self._call_package(opened, self.name, stable_only=False))
 
-    def _run(
+    def _read_run(
         self,
         one: Measurement,
         _: InferenceModelSpec,

@@ -40,8 +40,8 @@ def walk(pruning, cost, fails_above=INF, most=50):
     """Return the batch sizes tried, given each one's cost; a cost above the bound is a
     failure."""
     tried = []
-    while pruning.awaited is not None and len(tried) < most:
-        size = pruning.awaited
+    while pruning.next_trial is not None and len(tried) < most:
+        size = pruning.next_trial
         tried.append(size)
         pruning.observe(size, cost[size], cost[size] <= fails_above)
     return tried
