@@ -103,7 +103,7 @@ class PlacedPool:
         )  # their last rows, and places on GPUs
 
     @property
-    def allocations(self) -> HeldNodes:
+    def held(self) -> HeldNodes:
         """The nodes that are held, until when their stretches end."""
         return HeldNodes(*self._rows[self._rows[:, SLOTS] != SPARE].T[:NEXT])
 

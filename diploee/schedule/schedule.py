@@ -196,7 +196,7 @@ class Cluster:
         ]
 
     @classmethod
-    def from_scenario(
+    def of(
         cls,
         scenario: Scenario,
         engine: Engine,

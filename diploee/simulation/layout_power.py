@@ -118,7 +118,7 @@ class NodeAllocations:
             )
             for name, pool in facility.pools.items()
         ]
-        self.absent = self.current_allocations
+        self.absent = self.held
         services = [] if line.services is None else line.services.plans
         names = {
             id(service): name
@@ -144,14 +144,14 @@ class NodeAllocations:
         line.sinks.append(self._take)
 
     @property
-    def current_allocations(self) -> HeldNodes:
+    def held(self) -> HeldNodes:
         """Current node allocations, up to the latest known end of each."""
-        return _join_allocations([pool.allocations for pool in self._pools])
+        return _join_allocations([pool.held for pool in self._pools])
 
     @property
     def rows(self) -> HeldNodes:
         """Node allocations of the last window."""
-        return concat([self._given_back, self.current_allocations])
+        return concat([self._given_back, self.held])
 
     def _keep(self, window: JobWindow) -> None:
         self._started = window.started
@@ -199,7 +199,7 @@ class NodeAllocations:
 
     def remaining(self) -> HeldNodes:
         """Return allocations of unfinished jobs, and of all services and replicas."""
-        rows = self.current_allocations
+        rows = self.held
         of_jobs = (rows.owner >= 0) & (rows.owner < OF_SERVICES - len(self.labels))
         result = [rows.take(of_jobs)]
         for bank in (bank for load in self._line.loads for bank in load.banks):

@@ -95,9 +95,7 @@ def schedule_jobs(
         If the scenario has flexibility, which only `diploee.run` supports.
     """
     _refuse("schedule_jobs", scenario, "flexibility")
-    started = Cluster.from_scenario(scenario, engine, policies).advance(
-        jobs, scenario.horizon_ms
-    )
+    started = Cluster.of(scenario, engine, policies).advance(jobs, scenario.horizon_ms)
     return in_order_of_submission([started], jobs, scenario.horizon_ms)
 
 

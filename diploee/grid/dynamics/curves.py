@@ -62,7 +62,7 @@ class Curve(Brief):
     note: str = ""
 
 
-def _undervoltage_zones(*of: tuple[float, float, float]) -> tuple[VoltageZone, ...]:
+def _under(*of: tuple[float, float, float]) -> tuple[VoltageZone, ...]:
     return tuple(VoltageZone(*zone) for zone in of)
 
 
@@ -71,7 +71,7 @@ CURVES: Mapping[str, Curve] = {
     "ercot_nogrr282": Curve(
         "approved 2026-07, in effect 2026-08-01 by secondary sources",
         (
-            *_undervoltage_zones(
+            *_under(
                 (0.9, 0.8, 2.0), (0.8, 0.5, 0.5), (0.5, 0.2, 0.25), (0.2, 0.0, 0.15)
             ),
             VoltageZone(1.1, 1.2, 2.0, "over"),
@@ -87,7 +87,7 @@ CURVES: Mapping[str, Curve] = {
     "caiso_straw_2026_06": Curve(
         "proposed",
         (
-            *_undervoltage_zones(
+            *_under(
                 (0.9, 0.7, 6.0), (0.7, 0.5, 3.0), (0.5, 0.25, 1.2), (0.25, 0.0, 0.15)
             ),
             VoltageZone(1.1, inf, 2.0, "over"),
@@ -126,7 +126,7 @@ CURVES: Mapping[str, Curve] = {
     ),
     "spp_hill": Curve(
         "above 50 MW",
-        _undervoltage_zones((0.9, 0.5, 0.15)),
+        _under((0.9, 0.5, 0.15)),
         ((58.8, 61.2, 0.0),),
         note="0.15 s by another secondary source; constant current, not constant power",
     ),

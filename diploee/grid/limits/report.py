@@ -153,7 +153,7 @@ class LimitResult(Brief):
             "When": format_time(self.time or None, step_ms),
             "Violations": violations,
             ENDS: self.ends,
-            COVERAGE: _join_texts(*said),
+            COVERAGE: _joined(*said),
         }
 
 
@@ -203,9 +203,7 @@ class LimitReport(Brief):
                 *(
                     of._replace(key=keys[of.key])
                     if isinstance(of, UncheckedLimit)
-                    else replace(
-                        of, key=keys[of.key], scope=_join_texts(of.scope, said)
-                    )
+                    else replace(of, key=keys[of.key], scope=_joined(of.scope, said))
                     for of in getattr(other, name)
                     if of.key in keys
                 ),
@@ -345,7 +343,7 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _join_texts(*texts: str) -> str:
+def _joined(*texts: str) -> str:
     return "; ".join(filter(None, texts))
 
 

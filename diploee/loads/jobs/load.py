@@ -106,7 +106,7 @@ class JobsLoad:
         )
         self.streams.settle(simulations(scenario, policies, self._context))
         context = replace(self._context, controller=controller)
-        self.cluster = Cluster.from_scenario(scenario, engine, chosen, context)
+        self.cluster = Cluster.of(scenario, engine, chosen, context)
         self.columns: Columns = QUEUE_COLUMNS
         self.banks: Sequence[InstanceGroup] = ()
         self.ac_profiles: Mapping[int, PowerProfile] = {}
@@ -179,7 +179,7 @@ class JobsLoad:
         self._windows, other._windows = tee(self._submitted_windows(None))
         other.sinks = []
         other.watch = Stopwatch(Progress())
-        other.cluster = Cluster.from_scenario(
+        other.cluster = Cluster.of(
             self._scenario, self._engine, policies, self._context
         )
         other._count_anew()

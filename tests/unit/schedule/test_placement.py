@@ -27,7 +27,7 @@ def pool(**more: int) -> PlacedPool:
 
 def placed_nodes(of: PlacedPool, new: SlotIntervals) -> HeldNodes:
     """Place stretches; return what is given back by their end, and what is held then."""  # noqa: E501
-    return concat([of.place(new, True), of.allocations])
+    return concat([of.place(new, True), of.held])
 
 
 def nodes_of(held: HeldNodes, owner: int, at_ms: int = 0) -> list[int]:
