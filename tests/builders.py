@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import yaml
 
-from diploee import Run, simulate
-from diploee.api import site_of
+from diploee import Run
+from diploee import run as simulate
+from diploee.api.sites import site_of
 from diploee.base.tables import Float64Array
 from diploee.facility import Block
 from diploee.importers.inputs import load_inputs
@@ -172,7 +173,7 @@ def tiny_run(
     return simulate(
         tiny_scenario(changes),
         folder,
-        library=tiny_library(),
+        profiles=tiny_library(),
         engine="compiled",
         **options,
     )

@@ -114,6 +114,24 @@ class EarlyStopError(DiploeeError):
     reports: tuple[Any, ...] = ()
 
 
+ON_COMMAND_LINE = ContextVar("ON_COMMAND_LINE", default=False)
+"""True within a command of `diploee`, whose errors name options, not arguments."""
+_ARGUMENTS = {"force": "force=True", "set": "values", "at-most": "at_most_s"}
+
+
+def with_arguments(error: DiploeeError) -> None:
+    """Name Python arguments instead of command-line options in an error's lines."""
+
+    def argument(match: re.Match[str]) -> str:
+        return _ARGUMENTS.get(match[1], match[1].replace("-", "_"))
+
+    if not ON_COMMAND_LINE.get():
+        error.problems = tuple(
+            re.sub(r"--([a-z][a-z-]+)", argument, line) for line in error.problems
+        )
+        error.args = (error.problems,)
+
+
 _NAMES_OPTIONS = ContextVar("_NAMES_OPTIONS", default=True)
 
 
@@ -195,8 +213,9 @@ class Brief:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        # A dataclass keeps a repr that its class defines
-        cls.__repr__ = Brief.__repr__  # type: ignore[method-assign]
+        if "__repr__" not in cls.__dict__:
+            # A dataclass keeps a repr that its class defines
+            cls.__repr__ = Brief.__repr__  # type: ignore[method-assign]
 
     def __repr__(self) -> str:
         class_: Any = type(self)

@@ -6,11 +6,14 @@ that call no kernel.
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
+
+_BLAS = "scipy.linalg.cython_blas"
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -32,13 +35,13 @@ def njit(
         @wraps(function)
         def first(*args: Any) -> Any:
             if names[function.__name__] is first:
-                _compile(names, kernels, cache=True)
+                _compile(names, kernels, cached=True)
             try:
                 return names[function.__name__](*args)
             except Exception as error:
                 if not _is_cache_error(error):
                     raise
-            _compile(names, kernels, cache=_clear_cache(names[function.__name__]))
+            _compile(names, kernels, cached=_clear_cache(names[function.__name__]))
             return names[function.__name__](*args)
 
         return cast("Function", first)
@@ -46,24 +49,37 @@ def njit(
     return decorate
 
 
-def _compile(names: dict[str, Any], kernels: dict[str, Any], cache: bool) -> None:
+def _compile(names: dict[str, Any], kernels: dict[str, Any], cached: bool) -> None:
     # In one step: another thread must not see a kernel whose callees aren't numba's.
     names.update(
         {
-            name: _compile_kernel(function, inline, cache)
+            name: _compile_kernel(function, inline, cached)
             for name, (function, inline) in kernels.items()
         }
     )
 
 
-def _compile_kernel(function: Callable[..., Any], inline: str, cache: bool) -> Any:
-    import numba
+@cache
+def _numba() -> Any:
+    """Import numba without BLAS, which no kernel uses and which takes 0.3 s."""
+    modules: dict[str, Any] = sys.modules
+    modules.setdefault(_BLAS, None)  # so its import fails, which numba allows for
+    try:
+        import numba
+        import numba.np.arraymath
+    finally:
+        if modules[_BLAS] is None:
+            del modules[_BLAS]
+    return numba
 
+
+def _compile_kernel(function: Callable[..., Any], inline: str, cached: bool) -> Any:
+    numba = _numba()
     # A division by zero is infinite, as in numpy: the check of each takes a tenth of
     # compiling.
     options: dict[str, Any] = {"nogil": True, "inline": inline, "error_model": "numpy"}
     try:
-        return numba.njit(cache=cache, **options)(function)
+        return numba.njit(cache=cached, **options)(function)
     except RuntimeError:  # no folder for its cache can be written
         return numba.njit(**options)(function)
 

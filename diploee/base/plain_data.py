@@ -42,6 +42,7 @@ ALLOWED_TEXTS = {
     "greater_than_equal": "at least {ge:,}",
     "int": "a whole number",
     "invalid": "a group of keys that are text",
+    "is_instance_of": "a {class}",
     "less_than": "below {lt:,}",
     "less_than_equal": "at most {le:,}",
     "list": _LIST,
@@ -116,12 +117,9 @@ def plain_problems(error: ValidationError, data: Any) -> list[tuple[KeyPath, str
 
 def _problem_texts(details: list[ErrorDetails]) -> Iterator[str]:
     """Yield the problems of one value; alternatives are joined in one line."""
-    allowed = list(dict.fromkeys(filter(None, map(_allowed_text, details))))
-    if allowed:
-        text = " or ".join(allowed)
+    if any(map(_allowed_text, details)):
         value = details[0].get("ctx", {}).get("found") or shown(details[0]["input"])
-        suggestion = did_you_mean(value, re.findall("'([^']*)'", text))
-        yield f"must be {text}, found {value}{suggestion}"
+        yield must_be_text(details, value)
     for detail in details:
         context = detail.get("ctx", {})
         match detail["type"]:
@@ -133,6 +131,14 @@ def _problem_texts(details: list[ErrorDetails]) -> Iterator[str]:
                 yield f"unknown key '{word}' (allowed: {one_of(keys)}){suggestion}"
             case _ if not _allowed_text(detail):
                 yield str(context.get("error", detail["msg"]))
+
+
+def must_be_text(details: list[ErrorDetails], value: str) -> str:
+    """Return the problem of a value: the allowed values, and the closest of them."""
+    allowed = dict.fromkeys(filter(None, map(_allowed_text, details)))
+    text = " or ".join(allowed)
+    suggestion = did_you_mean(value, re.findall("'([^']*)'", text))
+    return f"must be {text}, found {value}{suggestion}"
 
 
 def _allowed_text(detail: ErrorDetails) -> str:

@@ -137,9 +137,9 @@ class NotebookProgress(Progress):
         bar.end()
 
 
-def in_notebook() -> bool:
-    """Return True if this process runs in a Jupyter kernel."""
-    return "ipykernel" in sys.modules
+def usual_progress() -> Progress:
+    """Return the progress of a Python call: bars in a Jupyter kernel, else none."""
+    return NotebookProgress() if "ipykernel" in sys.modules else Progress()
 
 
 @dataclass

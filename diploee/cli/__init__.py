@@ -40,7 +40,7 @@ def command_line() -> None:
     """Run the command line; print each user error as one line without a traceback."""
     import typer
 
-    from diploee.base.errors import DiploeeError, InputError
+    from diploee.base.errors import ON_COMMAND_LINE, DiploeeError, InputError
     from diploee.base.files import reason
     from diploee.base.progress import stop_with
     from diploee.cli.app import application
@@ -48,6 +48,7 @@ def command_line() -> None:
     for number in _interrupt_signals():
         if signal.getsignal(number) != signal.SIG_IGN:  # as after nohup
             signal.signal(number, _handle_interrupt)
+    token = ON_COMMAND_LINE.set(True)
     try:
         _check_utf8(sys.argv[1:])
         completed = _completion_words()
@@ -95,6 +96,7 @@ def command_line() -> None:
         )
         sys.exit(EXIT_FAILED)
     finally:
+        ON_COMMAND_LINE.reset(token)
         stop_with(None)  # the next command of this process is not the one interrupted
 
 

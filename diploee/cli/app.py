@@ -30,6 +30,7 @@ COMMANDS = {
         "limits": "limits:limits_command",
         "battery": "battery:battery_command",
         "ride-through": "ride_through:ride_through_command",
+        "model-quality": "model_quality:model_quality_command",
         "export": "export:export_command",
         "series": "series:series_command",
     },

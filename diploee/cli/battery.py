@@ -9,14 +9,14 @@ from typing import Annotated
 
 import typer
 
-from diploee.api import open_run, simulate
+from diploee.api import open_run
+from diploee.api import run as run_scenario
 from diploee.base.units import MS_PER_S, S_PER_MIN
 from diploee.cli.display import show_sections
 from diploee.cli.options import Json, Profiles, print_result, shipped_names
 from diploee.cli.run import AT_MOST_MIN
 from diploee.grid.limits.file import load_limits
 from diploee.grid.limits.mitigation import mitigate, sizing_steps_ms
-from diploee.profiles.library import ProfileLibrary
 from diploee.reports.cures import battery_sections
 from diploee.runs.sections import as_dict
 from diploee.scenario.loading import load_scenario, locate_errors
@@ -52,9 +52,7 @@ def battery_command(
 ) -> None:
     """Find the smallest battery that keeps a site within limits, and alternatives."""
     rules = [load_limits(name) for name in limits]
-    again = partial(
-        simulate, library=ProfileLibrary.open(*(profiles or ())), engine="compiled"
-    )
+    again = partial(run_scenario, profiles=profiles or (), engine="compiled")
     with TemporaryDirectory() as folder:
         if Path(site).is_dir():
             run = open_run(site)

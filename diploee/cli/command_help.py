@@ -39,6 +39,7 @@ EXAMPLES = {
     "limits": "diploee limits ercot_lcl_2026_06 runs/site --fail",
     "battery": "diploee battery runs/site --limits ieso_3_0",
     "ride-through": "diploee ride-through runs/site --event nerc_2024_07_10",
+    "model-quality": "diploee model-quality runs/site --out quality.html",
     "sweep": (
         "diploee sweep colocation_utilization --out sweeps/utilization --workers 2"
     ),

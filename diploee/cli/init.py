@@ -44,7 +44,7 @@ def init_command(
     Only missing options are asked for. The file is valid and can be run as it is;
     assumed values are marked.
     """
-    from diploee.api import starter
+    from diploee.api.sites import starter
     from diploee.base.files import check_output_file, whole_file
     from diploee.importers.text.source import open_file
 

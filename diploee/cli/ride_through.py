@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from diploee.api import open_run, simulate
+from diploee.api import Run, open_run
+from diploee.api import run as run_scenario
 from diploee.base.errors import InputError
 from diploee.base.files import check_output_file, whole_file
 from diploee.base.progress import Progress
@@ -25,12 +27,24 @@ from diploee.cli.options import (
     print_result,
 )
 from diploee.cli.run import AT_MOST_MIN, SetOption
-from diploee.profiles.library import ProfileLibrary
 from diploee.reports.drawing.pictures import write_picture
 from diploee.reports.ride_through_chart import ride_through_chart
 from diploee.scenario.loading import load_scenario, scenario_from_dict, with_overrides
+from diploee.scenario.ride_through import RideThrough
 
 SETTINGS = "facility.ride_through"
+
+
+def settings_of(run: Run, overrides: Sequence[str]) -> dict[str, RideThrough] | None:
+    """Return a run's settings of ride-through, changed by texts KEY=VALUE."""
+    if other := [text for text in overrides if not text.strip().startswith(SETTINGS)]:
+        raise InputError(
+            f"--set {other[0]}: of a run only {SETTINGS} can be set; simulate again"
+        )
+    data, _ = with_overrides(run.manifest["scenario"], overrides)
+    return scenario_from_dict(
+        data, lambda at: f"--set {'.'.join(map(str, at))}"
+    ).facility.ride_through
 
 
 def ride_through_command(
@@ -78,31 +92,21 @@ def ride_through_command(
     for path in filter(None, (out, picture)):
         check_output_file(path, force)  # before any work
     with TemporaryDirectory() as folder:
-        overrides = set_ or []
         if Path(site).is_dir():
             run = open_run(site)
-            if other := [
-                text for text in overrides if not text.strip().startswith(SETTINGS)
-            ]:
-                raise InputError(
-                    f"--set {other[0]}: of a run only {SETTINGS} can be set; simulate "
-                    "again"
-                )
+            settings = settings_of(run, set_ or ())
         else:
-            scenario, overrides = load_scenario(site, overrides), []
-            run = simulate(
+            scenario = load_scenario(site, set_ or ())
+            settings = scenario.facility.ride_through
+            run = run_scenario(
                 scenario,
                 Path(folder) / scenario.name,
-                library=ProfileLibrary.open(*(profiles or ())),
+                profiles=profiles or (),
                 engine="compiled",
                 progress=Progress() if quiet or as_json else ProgressBars(),
                 at_most_s=AT_MOST_MIN * S_PER_MIN,
             )
-        data, _ = with_overrides(run.manifest["scenario"], overrides)
-        settings_scenario = scenario_from_dict(
-            data, lambda at: f"--set {'.'.join(map(str, at))}"
-        ).facility
-        result = run.answer(event, at=at, settings=settings_scenario.ride_through or {})
+        result = run.answer(event, at=at, settings=settings or {})
     if out is not None:
         with whole_file(out, force) as path:
             result.write(path)

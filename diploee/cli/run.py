@@ -124,17 +124,14 @@ def run_command(
     as_json: Json = False,
 ) -> None:
     """Simulate the power of a data center and write the results to a folder."""
-    from diploee.api import simulate
+    from diploee.api import run
     from diploee.base.errors import EarlyStopError
     from diploee.base.progress import Progress
     from diploee.base.units import S_PER_MIN
     from diploee.cli.display import ProgressBars, show_run
-    from diploee.grid.limits.file import load_limits
-    from diploee.profiles.library import ProfileLibrary
     from diploee.scenario.loading import locate_errors
 
     resolved = _load(scenario, set_, target_utilization, seed)
-    library = ProfileLibrary.open(*(profiles or ()))
     show = not quiet and not as_json
     if show and engine == "simpy" and _takes_long(resolved):
         typer.echo(
@@ -150,10 +147,10 @@ def run_command(
         at_most = AT_MOST_MIN
     try:
         with locate_errors(scenario):
-            result = simulate(
+            result = run(
                 resolved,
                 out,
-                library=library,
+                profiles=profiles or (),
                 engine=engine,
                 force=force,
                 event_windows=event_windows,
@@ -161,7 +158,7 @@ def run_command(
                 before_stores=before_stores,
                 nodes_file=nodes_file,
                 progress=ProgressBars() if show else Progress(),
-                limits=[load_limits(name) for name in limits or ()],
+                limits=limits or (),
                 at_most_s=None if at_most is None else at_most * S_PER_MIN,
                 until_decided=until_decided,
             )
@@ -224,14 +221,13 @@ def validate(
     as_json: Json = False,
 ) -> None:
     """Check a scenario for mistakes, and forecast the time and memory of a run."""
-    from diploee.api import site_of
-    from diploee.profiles.library import ProfileLibrary
+    from diploee.api.sites import site_of
     from diploee.scenario.loading import locate_errors
     from diploee.simulation.run import check
 
     resolved = _load(scenario, set_, target_utilization, seed)
     with locate_errors(scenario):
-        site = site_of(resolved, ProfileLibrary.open(*(profiles or ())))
+        site = site_of(resolved, profiles or ())
         result = check(site)
     facility, rated_mw = site.scenario.facility, site.rated_power_w / W_PER_MW
     rated = f", rated {rated_mw:,.4g} MW at the meter" if facility.stages else ""

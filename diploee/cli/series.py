@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from diploee.api import open_run, site_of_run
+from diploee.api import open_run
+from diploee.api.sites import site_of_run
 from diploee.cli.options import (
     Force,
     Json,

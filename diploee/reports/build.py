@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Protocol, TypeAlias, runtime_checkable
 
+from pydantic import InstanceOf
+
+from diploee.base.arguments import allowed, as_list, checked_arguments
 from diploee.base.errors import InputError, did_you_mean, one_of, plural
 from diploee.base.files import check_output_file, whole_file
 from diploee.base.progress import stage
 from diploee.base.units import PowerUnit, power_unit
 from diploee.base.version import full_version
-from diploee.grid.limits.file import load_limits
+from diploee.grid.limits.file import AnyLimits, load_limits
 from diploee.grid.limits.report import limits_section, reports_of
 from diploee.reports.common import MAX_TOGETHER, one_chart
 from diploee.reports.compare import by_warning
@@ -57,7 +60,7 @@ from diploee.reports.weekly_charts import (
 from diploee.runs.folder import run_files
 from diploee.runs.formatting import interval, listed
 from diploee.runs.ranked import RANKED
-from diploee.runs.reader import RunFolder
+from diploee.runs.reader import AnyRun, RunFolder
 from diploee.runs.sections import Section, side_by_side
 
 _HERE = Path(__file__).resolve().parent
@@ -194,41 +197,80 @@ def write_report(
     return written
 
 
+@runtime_checkable
+class _SweepFolder(Protocol):
+    """Protocol of the result of a sweep."""
+
+    target: str  # its folder
+
+
+AnyRuns: TypeAlias = Annotated[
+    AnyRun | InstanceOf[_SweepFolder] | Sequence[AnyRun],
+    allowed("runs or their folders, or one sweep or its folder"),
+]
+
+
+@checked_arguments
 def report(
-    runs: RunFolder | Path | str | Sequence[RunFolder | Path | str],
+    runs: AnyRuns,
     out: Path | str = "report.html",
-    **options: Any,
+    *,
+    png: Path | str | None = None,
+    svg: Path | str | None = None,
+    force: bool = False,
+    limits: AnyLimits = (),
+    by_load: bool = False,
+    bands: Path | str | None = None,
 ) -> Path:
-    """Write one page from runs or a sweep, and return its place.
+    """Write one page from runs or a sweep, and return its path.
 
     Parameters
     ----------
-    runs : Run, path, or sequence of these
-        Runs or their folders, or one sweep folder.
+    runs : Run, SweepResult or path, or a list of these
+        Runs or their folders, or one sweep or its folder.
     out : path
-        The page; a report of diploee that stands there is replaced.
-    **options : object
-        Further arguments of `write_report`, such as ``limits=["ercot_lcl_2026_06"]``.
+        The page; an existing report of diploee is replaced.
+    png, svg, force, limits, by_load, bands
+        As in `write_report`; one name of limits may be given without a list.
 
     Raises
     ------
     InputError
         As `write_report`.
     """
-    several = [runs] if isinstance(runs, RunFolder | Path | str) else runs
-    folders = [run.folder if isinstance(run, RunFolder) else run for run in several]
-    return write_report(folders, out, **options)[0]
+    return write_report(
+        [_folder(run) for run in as_list(runs)],
+        out,
+        png=png,
+        svg=svg,
+        force=force,
+        limits=as_list(limits),
+        by_load=by_load,
+        bands=bands,
+    )[0]
+
+
+def _folder(run: Any) -> Path:
+    """Return the folder of a run, of the result of a sweep, or of a path."""
+    place = run.folder if isinstance(run, RunFolder) else getattr(run, "target", run)
+    return Path(place)
 
 
 def picture(run: RunFolder, chart: str) -> Picture:
     """Return a chart image of a run's report by the chart's id."""
     charts = {result.id: result for result in build_report([run.folder]).charts}
-    if chart not in charts:
+    name = CHART_NAMES.get(chart, chart)
+    if name not in charts:
+        names = [*charts, *(key for key, id_ in CHART_NAMES.items() if id_ in charts)]
         raise InputError(
-            f"plot: no chart '{chart}' (have: "
-            f"{one_of(charts)}){did_you_mean(chart, charts)}"
+            f"chart: must be one of {one_of(names)}, found "
+            f"'{chart}'{did_you_mean(chart, names)}"
         )
-    return Picture(charts[chart])
+    return Picture(charts[name])
+
+
+CHART_NAMES = {"year": "carpet", "week": "peak-week", "event-windows": "zooms"}
+"""Further names of charts, by the id of the chart in the report."""
 
 
 def write_pictures(

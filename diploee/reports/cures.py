@@ -45,7 +45,7 @@ def battery_sections(
     found : Mitigation
         From `mitigate`.
     simulate : callable
-        Simulates a scenario into a folder, as `diploee.simulate` with the profiles of
+        Simulates a scenario into a folder, as `diploee.run` with the profiles of
         the run.
     at_most_s : float, optional
         Time of all that is simulated again [s]; a cure that is forecast to pass it is

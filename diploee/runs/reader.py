@@ -8,10 +8,12 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
 
 import pyarrow as pa
+from pydantic import InstanceOf
 
+from diploee.base.arguments import allowed
 from diploee.base.column_specs import Columns, find_column
 from diploee.base.errors import (
     Brief,
@@ -350,3 +352,8 @@ class RunFolder(Brief):
             content, f"{one_line(str(path))}: ", CHANGED
         )
         return result
+
+
+AnyRun: TypeAlias = Annotated[
+    InstanceOf[RunFolder] | Path | str, allowed("a run or its folder")
+]

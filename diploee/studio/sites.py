@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from diploee.api import starter
+from diploee.api.sites import starter
 from diploee.base.errors import InputError, ScenarioError, plural, shown
 from diploee.base.files.paths import shipped, shipped_folder
 from diploee.base.model import Model, children, field_marks

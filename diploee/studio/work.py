@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from diploee.api import open_run, simulate
+from diploee import api
 from diploee.base.errors import DiploeeError, RunTooLongError
 from diploee.base.files import reason
 from diploee.base.metric import NONE
@@ -202,7 +202,7 @@ class Worker:
         if result is not None:
             watch.draw(_power_w(result))
         else:
-            result = simulate(
+            result = api.run(
                 scenario,
                 out,
                 inputs=inputs,
@@ -240,7 +240,7 @@ class Worker:
 
     def take(self, job: dict[str, Any]) -> None:
         """Write the data sheet or an export of a run."""
-        out, run = Path(job["frames"]), open_run(job["run"])
+        out, run = Path(job["frames"]), api.open_run(job["run"])
         if job["what"] == "datasheet":
             file = write_datasheet(
                 run.folder, out / f"{run.folder.name}-datasheet.html"

@@ -25,7 +25,7 @@ _LOGGERS = (  # each has a level of its own, or gets one from distributed
 TOKEN_FILE = ".dask-probe"  # no password: a file that workers must see
 
 
-def run_on_dask(tasks: Sequence[RunTask], address: str) -> Iterator[Outcome]:
+def run_on_dask(tasks: Sequence[RunTask], address: Any) -> Iterator[Outcome]:
     """Execute runs on the workers of a Dask cluster.
 
     A run whose worker dies is repeated by another worker; Dask gives up after three
@@ -35,8 +35,8 @@ def run_on_dask(tasks: Sequence[RunTask], address: str) -> Iterator[Outcome]:
     ----------
     tasks : sequence of RunTask
         All are passed to the scheduler at once.
-    address : str
-        Address of the scheduler, such as ``tcp://10.0.0.1:8786``.
+    address : str or distributed.Client
+        Address of the scheduler, such as ``tcp://10.0.0.1:8786``, or a client of it.
 
     Returns
     -------
@@ -54,7 +54,8 @@ def run_on_dask(tasks: Sequence[RunTask], address: str) -> Iterator[Outcome]:
         If the scheduler is lost.
     """
     check_importable(tasks)
-    outcomes = _run_on_dask(tasks, address)
+    scheduler = getattr(address, "scheduler", None)  # of a client
+    outcomes = _run_on_dask(tasks, scheduler.address if scheduler else str(address))
     # Connects and checks now, not at the first outcome that is asked for
     next(outcomes)
     return outcomes

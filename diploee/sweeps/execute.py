@@ -8,13 +8,22 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import pyarrow as pa
+from pydantic import InstanceOf
 
-from diploee.api import site_of
-from diploee.base.errors import Brief, OutputError, OutputExistsError, counted
-from diploee.base.progress import NotebookProgress, Progress, in_notebook, stage
+from diploee.api.sites import site_of
+from diploee.base.arguments import allowed, as_list, checked_arguments
+from diploee.base.errors import (
+    Brief,
+    OutputError,
+    OutputExistsError,
+    counted,
+    one_line,
+    shown,
+)
+from diploee.base.progress import Progress, stage, usual_progress
 from diploee.base.version import full_version
 from diploee.profiles.library import REFERENCE, ProfileLibrary
 from diploee.runs.sections import Section, as_html
@@ -22,6 +31,7 @@ from diploee.schedule.schedule import Engine
 from diploee.simulation.cost_forecast import Forecast
 from diploee.simulation.prepared import RunOptions
 from diploee.simulation.run import check
+from diploee.sweeps.cluster import run_on_dask
 from diploee.sweeps.ensemble import Ensemble, write_ensemble
 from diploee.sweeps.expand import MAX_RUNS, PlannedRun, expand
 from diploee.sweeps.loading import Sweep, load_ensemble, load_sweep, sweep_from_dict
@@ -44,6 +54,11 @@ if TYPE_CHECKING:
 
 MAX_CHECKED = 8
 """Runs that are looked at, evenly over the sweep; the others go by their cost."""
+AnySweep: TypeAlias = Annotated[
+    InstanceOf[Sweep] | Mapping[str, Any] | Path | str,
+    allowed("a sweep, its name or file, or its content as a dict"),
+]
+
 METRICS_MB = 0.2
 """ASSUMPTION [J]: files of a run without its series."""
 
@@ -63,6 +78,11 @@ class SweepResult(Brief):
     ensemble: Ensemble | None = None
     # Each once, with the number of runs
     warnings: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        n_runs, n_failed = len(self.runs), len(self.failed)
+        counts = f"{n_runs:,} runs, {n_failed:,} failed"
+        return one_line(f"<SweepResult: {counts}, in {shown(self.target)}>")
 
     def frame(self) -> pd.DataFrame:
         """Return a row per run: point, axes, draws, seed, status, metrics."""
@@ -252,26 +272,39 @@ def forecast(
     )
 
 
+@checked_arguments
 def sweep(
-    asked: Sweep | Mapping[str, Any] | Path | str,
+    sweep: AnySweep,
     out: Path | str | None = None,
     *,
     workers: int = 0,
-    **options: Any,
+    dask: Any = None,
+    profiles: Path | str | Sequence[Path | str] = (),
+    engine: Engine | None = None,
+    max_runs: int = MAX_RUNS,
+    progress: InstanceOf[Progress] | None = None,
 ) -> SweepResult:
     """Run a scenario over axes and seeds; complete runs in `out` are not repeated.
 
     Parameters
     ----------
-    asked : Sweep, mapping, path or str
-        A loaded sweep, the content of a sweep file, the file, or the name of a shipped
-        sweep.
+    sweep : Sweep, mapping, path or str
+        A loaded sweep, the content of a sweep file as a dict, the file, or the name of
+        a shipped sweep.
     out : path, optional
         Folder; ``sweeps/<name>`` by default.
     workers : int
         Worker processes on this machine; with 0 all runs are in this process.
-    **options : object
-        Further arguments of `run_sweep`, such as ``engine="compiled"``.
+    dask : str or distributed.Client, optional
+        Address or client of a Dask cluster that executes the runs.
+    profiles : path or sequence of path
+        Folders of power profiles instead of the shipped ones.
+    engine : {"simpy", "compiled"}, optional
+        Scheduler; both give the same results. By default the faster for each run.
+    max_runs : int
+        Maximum number of runs.
+    progress : Progress, optional
+        Called after each run.
 
     Returns
     -------
@@ -281,32 +314,50 @@ def sweep(
     Raises
     ------
     InputError
-        As `run_sweep`.
+        If the sweep, its values, the profiles or the output are not usable, or workers
+        can't import your own code; no run is then done.
+    OutputError
+        If the folder can't be written; if this is detected early, no run is done.
+        Finished runs are kept in any case.
     """
-    if isinstance(asked, Mapping):
-        asked = sweep_from_dict(asked, "sweep")
-    loaded = asked if isinstance(asked, Sweep) else load_sweep(asked)
-    if workers:
-        options.setdefault("executor", partial(run_locally, n_workers=workers))
-    if in_notebook():
-        options.setdefault("progress", NotebookProgress())
-    return run_sweep(loaded, out, **options)
+    if isinstance(sweep, Mapping):
+        sweep = sweep_from_dict(sweep, "sweep")
+    executor: Executor = in_process
+    if dask is not None:
+        executor = partial(run_on_dask, address=dask)
+    elif workers:
+        executor = partial(run_locally, n_workers=workers)
+    return run_sweep(
+        sweep,
+        out,
+        executor=executor,
+        profiles=[str(folder) for folder in as_list(profiles)],
+        engine=engine,
+        max_runs=max_runs,
+        progress=progress or usual_progress(),
+    )
 
 
+@checked_arguments
 def ensemble(
-    asked: Path | str,
+    scenario: Path | str,
     out: Path | str | None = None,
     *,
     seeds: int | None = None,
     accuracy: float | None = None,
     assumed: bool = False,
-    **options: Any,
+    workers: int = 0,
+    dask: Any = None,
+    profiles: Path | str | Sequence[Path | str] = (),
+    engine: Engine | None = None,
+    max_runs: int = MAX_RUNS,
+    progress: InstanceOf[Progress] | None = None,
 ) -> SweepResult:
     """Run many seeds of a scenario or sweep; `SweepResult.ensemble` has the spread.
 
     Parameters
     ----------
-    asked : path or str
+    scenario : path or str
         Name or file of a scenario or of a sweep.
     out : path, optional
         Folder to write.
@@ -318,10 +369,17 @@ def ensemble(
     assumed : bool
         Draw values that the scenario leaves to assumptions from their ranges; see
         `Scenario.ranges`.
-    **options : object
-        Arguments of `sweep`.
+    workers, dask, profiles, engine, max_runs, progress
+        As in `diploee.sweep`.
     """
-    profiles = options.get("profiles", ())
+    folders = [str(folder) for folder in as_list(profiles)]
     return sweep(
-        load_ensemble(asked, seeds, accuracy, assumed, profiles), out, **options
+        load_ensemble(scenario, seeds, accuracy, assumed, folders),
+        out,
+        workers=workers,
+        dask=dask,
+        profiles=folders,
+        engine=engine,
+        max_runs=max_runs,
+        progress=progress,
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from diploee.api import simulate
+from diploee import api
 from diploee.base.errors import Brief, DiploeeError, InputError
 from diploee.base.files import whole_folder
 from diploee.base.units import MS_PER_H
@@ -112,7 +112,7 @@ class SweepWorker:
                 "the same ones on every machine"
             )
         with whole_folder(place, force=True, kind=RUN_OF_SWEEP) as folder:
-            run = simulate(
+            run = api.run(
                 task.scenario,
                 folder,
                 inputs=inputs,

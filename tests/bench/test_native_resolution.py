@@ -18,8 +18,9 @@ from command_line import Ended, run
 from scipy import fft
 from timing import Clock, interleaved
 
-from diploee import Run, generate_jobs, open_run, simulate
-from diploee.api import site_of
+from diploee import Run, generate_jobs, open_run
+from diploee import run as simulate
+from diploee.api.sites import site_of
 from diploee.grid.limits import load_limits
 from diploee.importers.inputs import load_inputs
 from diploee.power import Segments

@@ -16,7 +16,7 @@ import pytest
 from builders import checked_site
 
 import diploee
-from diploee.api import site_of
+from diploee.api.sites import site_of
 from diploee.importers.inputs import load_inputs
 from diploee.scenario import Scenario
 from diploee.schedule.job_table import DRAW_MS

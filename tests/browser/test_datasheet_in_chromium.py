@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from diploee import load_scenario, simulate
+from diploee import load_scenario
+from diploee import run as simulate
 from diploee.importers.peak_intervals import read_peak_intervals
 from diploee.reports.datasheet import write_datasheet
 

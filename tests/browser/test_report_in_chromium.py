@@ -18,8 +18,9 @@ from typing import Any
 import pytest
 from command_line import wait_until
 
-from diploee import load_scenario, simulate
-from diploee.api import starter
+from diploee import load_scenario
+from diploee import run as simulate
+from diploee.api.sites import starter
 from diploee.reports import write_report
 from diploee.reports.build import build_report
 from diploee.scenario.starter import SiteAnswers

@@ -53,6 +53,7 @@ RUN = {
 SHORTER = {
     "duration=1 week": "duration=2 days",
     "duration=4 weeks": "duration=1 week",
+    '"4 weeks"': '"2 days"',
     "--runs 40": "--runs 20",
     "--seeds 4": "--seeds 2",
 }

@@ -39,7 +39,7 @@ def with_night(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_metric_of_a_run_shows_in_its_sections_and_its_report(
     tmp_path: Path, library: ProfileLibrary
 ) -> None:
-    run = diploee.simulate(tiny_scenario(), tmp_path / "tiny", library=library)
+    run = diploee.run(tiny_scenario(), tmp_path / "tiny", profiles=library)
     value = run.metrics["power"]["mean_mw"] * 500
     (figure,) = (f for s in run.sections() for f in s.figures if f.key == NIGHT.key)
     assert (figure.item, figure.unit) == ("Mean power at night", "kW")

@@ -129,6 +129,11 @@ COMMANDS = {
         "compare {site}/run {site}/run --out {root}/changes.csv", "--all"
     ),
     "ride-through": Command(RIDE, "--set facility.ride_through.it.share=0.5"),
+    "model-quality": Command(
+        "model-quality {site}/run -q --out {root}/quality.html",
+        "--at 2018-01-01T00:05",
+        slow=True,
+    ),
     "fit": Command(f"{LEARNT} {FRAGMENT}", "--confidence 0.5", slow=True),
     "fit-requests": Command(f"fit-requests {{site}}/azure.csv {FRAGMENT}", slow=True),
 }

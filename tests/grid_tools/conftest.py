@@ -8,7 +8,8 @@ import pytest
 from builders import tiny_library, tiny_scenario
 from grid_truth import means_mw
 
-from diploee import Run, simulate
+from diploee import Run
+from diploee import run as simulate
 from diploee.base.column_specs import Column
 from diploee.facility import Block
 from diploee.facility.base import POWER, REACTIVE
@@ -35,7 +36,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     scenario = tiny_scenario({"duration": "12 h", "facility.utc_offset": "-07:00"})
     folder = tmp_path_factory.mktemp("runs") / "half_a_day"
     return simulate(
-        scenario, folder, library=tiny_library(), engine="compiled", event_windows=True
+        scenario, folder, profiles=tiny_library(), engine="compiled", event_windows=True
     )
 
 
@@ -45,7 +46,7 @@ def reactive_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return simulate(
         tiny_scenario({"duration": "12 h"}),
         tmp_path_factory.mktemp("runs") / "reactive",
-        library=tiny_library(),
+        profiles=tiny_library(),
         engine="compiled",
         stages=[LeadsAtLowLoad()],
     )
@@ -62,7 +63,7 @@ def year_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A year by the hour."""
     scenario = tiny_scenario({"duration": "1 year", "resolution": "1 h"})
     folder = tmp_path_factory.mktemp("runs") / "year"
-    return simulate(scenario, folder, library=tiny_library(), engine="compiled")
+    return simulate(scenario, folder, profiles=tiny_library(), engine="compiled")
 
 
 @pytest.fixture(scope="session")

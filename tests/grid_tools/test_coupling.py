@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from diploee import Run, simulate
+from diploee import Run
+from diploee import run as simulate
 from diploee.scenario import load_scenario
 
 pytestmark = pytest.mark.grid_tools

@@ -19,7 +19,7 @@ ALONE = {"training": "request_streams", "serving": "streams"}
 
 def year(folder: Path, values: dict[str, Any] | None = None) -> Run:
     scenario = diploee.load_scenario("mixed_11mw", values=values or {})
-    return diploee.simulate(scenario, folder, engine="compiled", jobs_file=False)
+    return diploee.run(scenario, folder, engine="compiled", jobs_file=False)
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 def run(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("sites") / request.param
     scenario = load_scenario(request.param, ["resolution=5 min"])
-    return diploee.simulate(scenario, folder, engine="compiled", jobs_file=False)
+    return diploee.run(scenario, folder, engine="compiled", jobs_file=False)
 
 
 def test_power_at_the_meter_stays_below_its_rating_there(run: Run) -> None:

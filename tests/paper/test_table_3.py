@@ -17,7 +17,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     scenario = diploee.load_scenario(
         TABLE_3.scenario, values={TABLE_3.key: TABLE_3.values[40]}
     )
-    return diploee.simulate(
+    return diploee.run(
         scenario, tmp_path_factory.mktemp("table_3") / "40", engine="simpy"
     )
 
@@ -57,5 +57,5 @@ def test_no_job_waits_in_the_year_of_20_percent(
         TABLE_3.scenario, values={TABLE_3.key: TABLE_3.values[20]}
     )
     folder = tmp_path_factory.mktemp("table_3") / "20"
-    run = diploee.simulate(scenario, folder, engine="compiled")
+    run = diploee.run(scenario, folder, engine="compiled")
     assert not (run.jobs(["queue_time_s"])["queue_time_s"] > 0).any()

@@ -24,7 +24,7 @@ def test_every_row_is_within_5_percent_in_the_mean_of_ten_seeds(
     for seed in range(N_SEEDS):
         values = {TABLE_4.key: TABLE_4.values[level], "seed": seed}
         scenario = diploee.load_scenario(TABLE_4.scenario, values=values)
-        metrics = diploee.simulate(scenario, tmp_path / "year", force=True).metrics
+        metrics = diploee.run(scenario, tmp_path / "year", force=True).metrics
         found.append([row.found(metrics) for row in TABLE_4.rows])
     for row, mean in zip(TABLE_4.rows, np.mean(found, axis=0).tolist(), strict=True):
         published = row.published[LEVELS.index(level)]

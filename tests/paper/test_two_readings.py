@@ -55,7 +55,7 @@ def found(metrics: dict[str, Any]) -> dict[str, str]:
 def test_table_of_the_two_readings_is_what_the_years_give(
     name: str, tmp_path: Path
 ) -> None:
-    run = diploee.simulate(diploee.load_scenario(name), tmp_path / "year")
+    run = diploee.run(diploee.load_scenario(name), tmp_path / "year")
     column = READINGS.index(name)
     assert found(run.metrics) == {
         row: cells[column] for row, cells in published().items()

@@ -30,7 +30,8 @@ from metered import (
 from paper_figures import figures
 from paper_tables import LEVELS, TABLE_3, TABLE_4, Table, run_times_and_power
 
-from diploee import Run, simulate
+from diploee import Run
+from diploee import run as simulate
 from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN
 from diploee.profiles import ProfileLibrary

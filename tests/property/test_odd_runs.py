@@ -117,10 +117,10 @@ def check(data: dict[str, Any], event_windows: bool, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     scenario = scenario_in(folder, data)
-    diploee.simulate(
+    diploee.run(
         scenario,
         folder / "run",
-        library=LIBRARY,
+        profiles=LIBRARY,
         engine="compiled",
         event_windows=event_windows,
     )
@@ -163,9 +163,7 @@ def test_run_of_a_strictly_periodic_load_is_read_again(tmp_path: Path) -> None:
         "facility.pools.main.n_nodes": 4,
     }
     scenario = scenario_in(tmp_path, tiny_data(changes))
-    run = diploee.simulate(
-        scenario, tmp_path / "run", library=LIBRARY, engine="compiled"
-    )
+    run = diploee.run(scenario, tmp_path / "run", profiles=LIBRARY, engine="compiled")
     lines = run.metrics["grid"]["spectrum"]["lines"]
     assert lines and all(
         line["over_floor"] is None or line["over_floor"] < 1e12 for line in lines

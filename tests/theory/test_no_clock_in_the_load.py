@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 def series_w(tmp_path: Path, name: str, **values: object) -> Float64Array:
     scenario = diploee.load_scenario("inference_1mw", values=values)
-    run = diploee.simulate(scenario, tmp_path / name)
+    run = diploee.run(scenario, tmp_path / name)
     power_w: Float64Array = run.facility()["it_power_w"].to_numpy().astype(np.float64)
     return power_w
 
@@ -91,7 +91,7 @@ def test_fluctuation_falls_with_the_size_of_the_facility(tmp_path: Path) -> None
             "facility.rated_power_mw": factor,
         }
         scenario = diploee.load_scenario("inference_1mw", values=values)
-        run = diploee.simulate(scenario, tmp_path / str(factor))
+        run = diploee.run(scenario, tmp_path / str(factor))
         frame = run.facility()
         rate_rps = sum(
             frame[f"incoming_rps.{name}"] for name in ("coding", "conversation")

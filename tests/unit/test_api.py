@@ -108,7 +108,7 @@ def test_a_run_shows_its_metrics_and_pictures_and_writes_pages_and_exports(
 ) -> None:
     assert "<td>Peak, 1 min means</td>" in tiny_run._repr_html_()
     assert tiny_run.plot("carpet")._repr_png_().startswith(b"\x89PNG")
-    with pytest.raises(InputError, match=r"have: .*peak-week"):
+    with pytest.raises(InputError, match=r"chart: must be one of .*peak-week"):
         tiny_run.plot("nothing")
     assert diploee.report(tiny_run, tmp_path / "page.html").stat().st_size > 10_000
     assert tiny_run.export("csv", tmp_path / "load.csv", step="15 min").is_file()
@@ -209,7 +209,9 @@ def test_a_measured_profile_is_imported_and_added(tmp_path: Path) -> None:
     )
     assert profile.workload == "own"
     assert diploee.ProfileLibrary.open(str(library)).ids == ("own-1n",)
-    with pytest.raises(InputError, match=r"have: .*'nvidia-smi'.*did you mean 'plain'"):
+    with pytest.raises(
+        InputError, match=r"source_format: .*'nvidia-smi'.*did you mean 'plain'"
+    ):
         diploee.import_profile(tmp_path / "power.csv", "plane", workload="own")
     with pytest.raises(InputError, match="workload: this key is missing"):
         diploee.import_profile(tmp_path / "power.csv", "nvidia-smi")
@@ -239,12 +241,7 @@ def test_a_notebook_draws_a_bar_for_each_stage(
     assert any(text.startswith("sweep <progress max=1 value=1>") for text in drawn)
 
 
-def test_simulate_takes_no_name_of_a_scenario() -> None:
-    with pytest.raises(InputError, match="found 'colocation_10mw'; diploee"):
-        diploee.simulate("colocation_10mw")  # type: ignore[arg-type]
-
-
 def test_what_is_no_run_is_not_taken_for_an_open_one(tiny_run: Run) -> None:
-    assert diploee.open_run(tiny_run) is tiny_run  # type: ignore[arg-type]
-    with pytest.raises(TypeError):
+    assert diploee.open_run(tiny_run) is tiny_run
+    with pytest.raises(InputError, match="folder: must be a run or its folder"):
         diploee.open_run(3)  # type: ignore[arg-type]

@@ -3,6 +3,10 @@ from .block_ride_through import simulate_response as simulate_response
 from .curves import CURVES as CURVES
 from .events import EVENTS as EVENTS
 from .events import Event as Event
+from .quality_tests import ModelQuality as ModelQuality
+from .quality_tests import QualityTest as QualityTest
+from .quality_tests import Recording as Recording
+from .quality_tests import model_quality as model_quality
 from .ride_through_study import RideThroughResult as RideThroughResult
 from .ride_through_study import ride_through as ride_through
 from .site import Site as Site

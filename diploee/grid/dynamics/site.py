@@ -61,6 +61,7 @@ class SiteState(Brief):
     stages: tuple[Any, ...]  # states of the stages from the first store on
     speed_pu: float  # of the motors on line
     time_s: float = 0.0  # end of the last step [s]
+    is_held: bool = False  # whether its load stays that of its first row
 
 
 class Site:
@@ -102,6 +103,8 @@ class Site:
             if n in names
         ]
         self._read = (0, Block(0, 1, {POWER: np.empty(0)}))
+        self.connected = 1.0
+        """Share of the load on the grid at the end of the last step, 0-1."""
 
     @classmethod
     def open(
@@ -113,6 +116,7 @@ class Site:
         settings: Mapping[str, RideThrough] | None = None,
         drives: float = 0.0,
         nominal_hz: float = 60.0,
+        hold: bool = False,
         state: SiteState | None = None,
         weather: Weather | None = None,
     ) -> Site:
@@ -133,6 +137,9 @@ class Site:
             Share of the cooling on drives, 0-1; the rest is motors on line.
         nominal_hz : float
             Frequency of the grid [Hz].
+        hold : bool
+            Keep the load of the first interval, as tests of the model ask; the site has
+            no end then.
         state : SiteState, optional
             `Site.state` of a site of the same run, which goes on from there; it has the
             other arguments.
@@ -167,7 +174,14 @@ class Site:
         site = cls(
             run,
             SiteState(
-                first, event_window, drives, nominal_hz, machines, started, speed_pu
+                first,
+                event_window,
+                drives,
+                nominal_hz,
+                machines,
+                started,
+                speed_pu,
+                is_held=hold,
             ),
             behind,
         )
@@ -236,7 +250,7 @@ class Site:
         of, step_s = self._state, self._series.step_s
         frequency, end_s = (
             frequency_hz / of.nominal_hz,
-            (self._series.n_rows - of.first) * step_s,
+            inf if of.is_held else (self._series.n_rows - of.first) * step_s,
         )
         if not of.time_s - TIE_S <= time <= end_s + TIE_S:
             raise InputError(
@@ -282,6 +296,8 @@ class Site:
             return sum(w * factor for w, factor in zip(power, factors, strict=True))
 
         load_w = sum(parts[name] for name in on)
+        on_w = sum(on[name] * parts[name] for name in on)
+        self.connected = on_w / load_w if load_w > 0 else 1.0
         arrives = self._upstream_power(columns)
         arrives[POWER] = arrives[POWER] + (drawn(parts, of_p) - load_w)
         if REACTIVE in arrives and load_w > 0:
@@ -329,7 +345,9 @@ class Site:
     def _row(self) -> dict[str, Float64Array]:
         """Return the columns of the row that contains the time."""
         of, series = self._state, self._series
-        row = of.first + int((of.time_s + TIE_S) / series.step_s)
+        row = of.first
+        if not of.is_held:
+            row += int((of.time_s + TIE_S) / series.step_s)
         row, (first, read) = min(row, series.n_rows - 1), self._read
         if not first <= row < first + len(read):
             columns = series.read(

@@ -44,6 +44,7 @@ from diploee.grid.export.series import (
     year_spans,
 )
 from diploee.grid.export.tables import (
+    write_facility,
     write_lines,
     write_load,
     write_per_gpu,
@@ -107,6 +108,11 @@ FORMATS: Registry[Format] = Registry(
             "plain CSV: timestamp with its UTC offset, power in W",
             write_plain,
             options=frozenset({"time_zone"}),
+        ),
+        Format(
+            "facility-csv",
+            "columns of the published DIPLOEE years: timestamp,power_W,utilization",
+            write_facility,
         ),
         Format(
             "8760",

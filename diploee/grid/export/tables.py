@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
+from itertools import chain
 
 import numpy as np
 
@@ -10,7 +12,7 @@ from diploee.base.clock import named_zone
 from diploee.base.errors import InputError
 from diploee.base.units import MS_PER_H
 from diploee.grid.export.base import ExportRequest, WrittenFiles
-from diploee.grid.export.text import csv_file, in_kw, local_stamps
+from diploee.grid.export.text import csv_file, in_kw, local_stamps, naive_stamps
 from diploee.scenario.models import Facility
 
 
@@ -42,6 +44,39 @@ def write_plain(request: ExportRequest) -> WrittenFiles:
             )
         },
         notes,
+    )
+
+
+def write_facility(request: ExportRequest) -> WrittenFiles:
+    """Write the three columns of the published years of whole facilities."""
+    of_pool = f"utilization.{request.options.column.partition('.')[2]}"
+    occupancy = of_pool if of_pool in request.source.check() else "utilization"
+    offset = request.start.utcoffset() or timedelta()
+    shares = chain.from_iterable(
+        request.source.blocks([occupancy], request.step_ms, span)
+        for span in request.spans
+    )
+    with csv_file(request.path, ("timestamp", "power_W", "utilization")) as write:
+        for block, share in zip(request.blocks(), shares, strict=True):
+            at_ms = block.starts_ms + offset // timedelta(milliseconds=1)
+            write(
+                naive_stamps(at_ms, request.in_milliseconds),
+                np.round(block.power_w, 3),
+                np.round(share.columns[occupancy], 6),
+            )
+    return WrittenFiles(
+        {
+            request.path.name: (
+                f"timestamp: local; power_W: {request.options.column}, W; utilization: "
+                f"{occupancy}, busy over all nodes, 0 to 1"
+            )
+        },
+        (
+            "stamps without a zone, as in the published files: local time at the UTC "
+            "offset of the first, with no hour skipped or repeated",
+            "the published files have a last row at the next 1 January, this one ends "
+            "with the last step's start",
+        ),
     )
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import Field, InstanceOf, model_validator
 from pydantic.fields import FieldInfo
 
+from diploee.base.arguments import allowed
 from diploee.base.errors import InputError
 from diploee.base.files.paths import find_shipped
 from diploee.base.model import Kinds, Model, default
@@ -106,12 +107,18 @@ class Limits(Model):
 Limits.take(LIMITS.by_name)
 
 
-def load_limits(name_or_path: Path | str) -> Limits:
-    """Load a limits file and check its content.
+AnyLimits: TypeAlias = Annotated[
+    InstanceOf[Limits] | Path | str | Sequence[InstanceOf[Limits] | Path | str],
+    allowed("limits, their file or the name of a preset, or a list of these"),
+]
+
+
+def load_limits(name_or_path: Limits | Path | str) -> Limits:
+    """Load a limits file and check its content; loaded limits are returned unchanged.
 
     Parameters
     ----------
-    name_or_path : str or pathlib.Path
+    name_or_path : Limits, str or pathlib.Path
         A YAML file, or the name of a preset such as ``"ercot_lcl_2026_06"``.
 
     Raises
@@ -120,6 +127,8 @@ def load_limits(name_or_path: Path | str) -> Limits:
         With one line for each problem: file, line, key, what was found, what is
         allowed.
     """
+    if isinstance(name_or_path, Limits):
+        return name_or_path
     path = find_shipped("limits", name_or_path)
     data, lines = load_yaml_with_lines(path, "limits such as 'daily_energy_mwh: 100'")
     return checked(data, Limits, partial(key_location, path, lines))

@@ -67,14 +67,11 @@ class Picture(Brief):
         """Write the chart to a PNG, SVG or HTML file, by the file name's suffix."""
         write_picture(self.chart, Path(place), force)
 
-    def __repr__(self) -> str:
-        return f"<Picture {self.chart.id}: {alt_text(self.chart)}>"
-
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         return {
             "application/vnd.vegalite.v6+json": self.spec,
             "image/png": self._repr_png_(),
-            "text/plain": repr(self),
+            "text/plain": f"<Picture {self.chart.id}: {alt_text(self.chart)}>",
         }
 
     def _repr_png_(self) -> bytes:

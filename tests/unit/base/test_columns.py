@@ -76,7 +76,7 @@ def test_a_stage_can_move_the_boundary_of_one_column_alone() -> None:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, library: ProfileLibrary) -> Run:
     folder = tmp_path_factory.mktemp("runs") / "tiny"
-    return diploee.simulate(tiny_scenario({"duration": "1 h"}), folder, library=library)
+    return diploee.run(tiny_scenario({"duration": "1 h"}), folder, profiles=library)
 
 
 def rewrite(run: Run, folder: Path, columns: object) -> Run:

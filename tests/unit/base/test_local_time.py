@@ -17,7 +17,8 @@ from builders import tiny_library, tiny_run, tiny_scenario
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diploee import generate_jobs, simulate
+from diploee import generate_jobs
+from diploee import run as simulate
 from diploee.base.clock import (
     RunClock,
     WallClock,
@@ -380,7 +381,7 @@ def test_policies_see_the_clock_on_the_wall_of_the_site(
     simulate(
         tiny_scenario(changes),
         tmp_path / "run",
-        library=tiny_library(),
+        profiles=tiny_library(),
         policies={"main": mine},
     )
     zone = ZoneInfo("America/Chicago")

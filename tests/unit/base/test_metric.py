@@ -106,9 +106,7 @@ def undeclared(metrics: object) -> list[str]:
 
 def test_every_number_of_a_run_is_declared(tmp_path: Path) -> None:
     scenario = load_scenario("mixed_11mw", ["duration=3 h", "resolution=1 s"])
-    run = diploee.simulate(
-        scenario, tmp_path / "run", engine="compiled", event_windows=True
-    )
+    run = diploee.run(scenario, tmp_path / "run", engine="compiled", event_windows=True)
     assert undeclared(run.metrics) == []
 
 
@@ -156,7 +154,7 @@ def test_metrics_of_every_stage_keep_the_keys_that_they_are_declared_by(
         for n in tiny_scenario().facility.node_types
     }
     scenario = tiny_scenario({"facility.stages": chain, **keys})
-    run = diploee.simulate(scenario, tmp_path / "tiny", library=library)
+    run = diploee.run(scenario, tmp_path / "tiny", profiles=library)
     assert undeclared(run.metrics) == []
     tables = {
         m.key for m in declared_metrics() if m.view != "detail" and "<" not in m.key

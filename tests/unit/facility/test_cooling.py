@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from weather_writers import write_epw
 
-from diploee import simulate
+from diploee import run as simulate
 from diploee.base.clock import RunClock
 from diploee.base.errors import InputError
 from diploee.base.units import MS_PER_H
@@ -430,7 +430,7 @@ def test_a_run_names_its_weather_file_and_warns_of_what_the_model_does_not_hold(
         "facility.stages": [plant],
     }
     scenario = tiny_site(**keys).with_folder(tmp_path)
-    run = simulate(scenario, tmp_path / "run", library=tiny_library())
+    run = simulate(scenario, tmp_path / "run", profiles=tiny_library())
     assert run.metrics["cooling"]["clamped_h"] == pytest.approx(26)
     words = "outside the model's range in 26 h"
     assert any(words in line for line in run.manifest["warnings"])
@@ -438,6 +438,6 @@ def test_a_run_names_its_weather_file_and_warns_of_what_the_model_does_not_hold(
     assert run.manifest["versions"]["pvlib"]
     overheated = {"kind": "wse", "design_heat_mw": 1e-6}
     hot = tiny_site(**{**keys, "facility.stages": [overheated]}).with_folder(tmp_path)
-    run = simulate(hot, tmp_path / "hot", library=tiny_library())
+    run = simulate(hot, tmp_path / "hot", profiles=tiny_library())
     words = "cooling: the load is above its rating in 26 h"
     assert any(words in line for line in run.manifest["warnings"])

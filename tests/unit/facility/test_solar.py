@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from weather_writers import write_epw, write_psm
 
-from diploee import simulate
+from diploee import run as simulate
 from diploee.base.clock import RunClock
 from diploee.base.errors import DiploeeError
 from diploee.facility import Block, SiteView, Weather
@@ -184,7 +184,7 @@ SOLAR = {"kind": "solar", "dc_mw": 1.5}
 
 
 def simulated(folder: Path, scenario: Any) -> Any:
-    return simulate(scenario, folder, library=tiny_library(), engine="compiled")
+    return simulate(scenario, folder, profiles=tiny_library(), engine="compiled")
 
 
 def test_gross_demand_pue_and_size_are_those_without_the_plant(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from builders import TYPICAL_DENVER, Keeps, tiny_library, tiny_run, tiny_scenario
 
-from diploee import Run, simulate
+from diploee import Run
+from diploee import run as simulate
 from diploee.base.column_specs import TAKEN_OFF, Column
 from diploee.base.errors import InputError, StageError
 from diploee.base.units import MEGAWATT

@@ -12,7 +12,8 @@ import pytest
 from builders import Keeps, tiny_library, tiny_run, tiny_scenario
 from command_line import call
 
-from diploee import open_run, simulate
+from diploee import open_run
+from diploee import run as simulate
 from diploee.base.column_specs import Column
 from diploee.base.errors import InputError, StageError
 from diploee.base.metric import Metric
@@ -256,7 +257,7 @@ def test_a_stage_from_outside_is_one_class_with_a_name_in_scenarios(
             return {"chiller_power_w": own_w, "facility_power_w": power_w}, None
 
     scenario = tiny_scenario({"facility.stages": ["chiller", CHAIN[0]]})
-    run = simulate(scenario, tmp_path / "run", library=tiny_library())
+    run = simulate(scenario, tmp_path / "run", profiles=tiny_library())
     series = run.facility()
     np.testing.assert_allclose(
         series["chiller_power_w"], series["it_power_w"] / 4, rtol=1e-6
@@ -292,7 +293,7 @@ def test_a_stage_goes_by_its_import_path_which_the_run_keeps(
     monkeypatch.setattr(STAGES, "added", {})
     stage = {"kind": "half_more:HalfMore", "part": 0.25}
     scenario = tiny_scenario({"facility.stages": [stage], "duration": "1 h"})
-    run = simulate(scenario, tmp_path / "run", library=tiny_library())
+    run = simulate(scenario, tmp_path / "run", profiles=tiny_library())
     STAGES.added.clear()  # as in another process
     assert open_run(run.folder).scenario == scenario
     assert run.manifest["scenario"]["facility"]["stages"] == [stage]

@@ -19,7 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from serving_builders import one_service, serving_scenario, write_serving
 
-from diploee import Run, simulate
+from diploee import Run
+from diploee import run as simulate
 from diploee.base.column_specs import Column
 from diploee.facility import Block
 from diploee.metrics.attribution import calendar_change

@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from builders import tiny_library, tiny_scenario
 
-from diploee import generate_jobs, simulate
+from diploee import generate_jobs
+from diploee import run as simulate
 from diploee.base.column_specs import Column
 from diploee.facility import Block
 from diploee.facility.base import Stages
@@ -142,7 +143,7 @@ def test_event_window_holds_its_extreme_at_the_stated_time(load) -> None:
 def test_run_keeps_its_event_windows_at_a_tenth_of_a_second(tmp_path) -> None:
     scenario = tiny_scenario({"duration": "6 h"})
     run = simulate(
-        scenario, tmp_path / "run", library=tiny_library(), event_windows=True
+        scenario, tmp_path / "run", profiles=tiny_library(), event_windows=True
     )
     windows = run.metrics["zooms"]["windows"]
     assert {window["name"] for window in windows} >= {"peak", "rise_1s", "drop_60s"}

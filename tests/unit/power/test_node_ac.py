@@ -144,8 +144,8 @@ def test_straight_model_shifts_and_scales_the_devices_power(
         f"facility.node_types.{kind}.ac_power={{kind: bent, curvature: 0}}"
         for kind in kinds
     ]
-    before = diploee.simulate(plain, tmp_path / "plain", engine="compiled").facility()
-    after = diploee.simulate(
+    before = diploee.run(plain, tmp_path / "plain", engine="compiled").facility()
+    after = diploee.run(
         load_scenario(name, [*changes, *straight]), tmp_path / "ac", engine="compiled"
     ).facility()
     np.testing.assert_allclose(after["it_power_w"], before["it_power_w"], rtol=1e-7)

@@ -11,7 +11,8 @@ from builders import Planned, Restless, job_table, tiny_library, tiny_scenario
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diploee import Run, simulate
+from diploee import Run
+from diploee import run as simulate
 from diploee.loads.jobs import StreamClass
 from diploee.loads.jobs.preempted_lowering import lower_runs, with_levels
 from diploee.profiles.derived import CapLevels, cpu_power_w
@@ -55,7 +56,7 @@ def run(
 ) -> Run:
     policies = {} if policy is None else {"main": policy}
     scenario = tiny_scenario(changes)
-    return simulate(scenario, folder, library=tiny_library(), policies=policies, **how)
+    return simulate(scenario, folder, profiles=tiny_library(), policies=policies, **how)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 from builders import tiny_scenario
 from profile_shapes import runs_of
 
-from diploee import simulate
+from diploee import run as simulate
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.check import check_library
 from diploee.profiles.looping import find_phases
@@ -87,7 +87,7 @@ def test_a_long_stress_test_stays_at_its_level_to_its_end(tmp_path: Path) -> Non
         "facility.pools.main.n_nodes": 4,
         "streams": {"tests": {"pool": "main", "replay": replay}},
     }
-    run = simulate(tiny_scenario(changes), tmp_path / "run", library=library)
+    run = simulate(tiny_scenario(changes), tmp_path / "run", profiles=library)
     power_w = run.facility()["it_power_w"].to_numpy()
     level_w = 4 * LEVELS["node_stress"][0]
     hours = np.arange(power_w.size) / 3600

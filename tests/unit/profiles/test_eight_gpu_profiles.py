@@ -11,7 +11,7 @@ import pytest
 from builders import tiny_scenario
 from samples import MLPERF, PUBLISHED
 
-from diploee import simulate
+from diploee import run as simulate
 from diploee.base.tables import Float64Array
 from diploee.importers.power_logs.mlperf_power import read_node_log
 from diploee.profiles import PowerProfile, ProfileLibrary
@@ -164,7 +164,7 @@ def test_a_finer_run_on_nodes_of_eight_claims_no_more_than_the_readings(
     run = simulate(
         tiny_scenario(changes),
         tmp_path / "run",
-        library=ProfileLibrary.open("reference-8gpu"),
+        profiles=ProfileLibrary.open("reference-8gpu"),
         engine="compiled",
     )
     told = run.metrics["grid"]["bandwidth"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from builders import profile, tiny_library, tiny_run, tiny_scenario
 
-from diploee import simulate
+from diploee import run as simulate
 from diploee.profiles import ProfileLibrary
 
 SPAN = {"start": "2018-01-25", "duration": "10 d"}
@@ -46,7 +46,7 @@ def fine_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     simulate(
         tiny_scenario(changes),
         folder,
-        library=_waves(),
+        profiles=_waves(),
         engine="compiled",
         event_windows=True,
     )

@@ -44,8 +44,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
         "day": {"duration": "1 d", TARGET: 0.6},
     }
     return {
-        name: diploee.simulate(
-            tiny_scenario(of), folder / name, library=library, engine="compiled"
+        name: diploee.run(
+            tiny_scenario(of), folder / name, profiles=library, engine="compiled"
         )
         for name, of in changes.items()
     }

@@ -31,8 +31,8 @@ FLEXIBLE = {
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     data = tiny_data({**FLEXIBLE, "flexibility.events": [EVENT]})
     folder = tmp_path_factory.mktemp("runs")
-    return diploee.simulate(
-        scenario_from_dict(data), folder / "run", library=tiny_library()
+    return diploee.run(
+        scenario_from_dict(data), folder / "run", profiles=tiny_library()
     )
 
 
@@ -106,8 +106,8 @@ def test_a_run_begins_with_what_its_event_asked_for_and_what_it_cost(run: Run) -
 
 def test_an_event_without_control_is_said_to_be_measured_alone(tmp_path: Path) -> None:
     data = tiny_data({"flexibility": {"controller": "off", "events": [EVENT]}})
-    run = diploee.simulate(
-        scenario_from_dict(data), tmp_path / "run", library=tiny_library()
+    run = diploee.run(
+        scenario_from_dict(data), tmp_path / "run", profiles=tiny_library()
     )
     (first, *_) = run.sections()[0].figures
     assert first.note == "30 % less for 2 h; measured alone, controller: off"

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from builders import tiny_run
 
-from diploee import open_run, simulate
+from diploee import open_run
+from diploee import run as simulate
 from diploee.base.errors import InputError
 from diploee.base.units import power_unit
 from diploee.reports.build import build_report, report_page

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from diploee import simulate
+from diploee import run as simulate
 from diploee.base.units import MEGAWATT
 from diploee.reports.build import build_report
 from diploee.reports.data import REST, RunData, read_run

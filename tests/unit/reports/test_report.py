@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from builders import change_metrics, tiny_run
 
-from diploee import simulate
+from diploee import run as simulate
 from diploee.base.errors import InputError, OutputError, OutputExistsError
 from diploee.base.units import MS_PER_WEEK
 from diploee.reports import write_report

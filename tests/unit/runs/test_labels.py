@@ -13,7 +13,8 @@ import pytest
 from builders import tiny_run, write_library, write_scenario
 from command_line import call
 
-from diploee import Run, load_scenario, simulate
+from diploee import Run, load_scenario
+from diploee import run as simulate
 from diploee.reports.datasheet import data_sheet
 from diploee.runs.labels import LABELS
 from diploee.runs.sections import Section, Statistic

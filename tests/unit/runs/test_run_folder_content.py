@@ -33,9 +33,7 @@ def run_tiny(
     changes: Mapping[str, Any] | None = None,
     engine: Engine = "compiled",
 ) -> Run:
-    return diploee.simulate(
-        tiny_scenario(changes), folder, library=library, engine=engine
-    )
+    return diploee.run(tiny_scenario(changes), folder, profiles=library, engine=engine)
 
 
 @pytest.fixture(scope="module")

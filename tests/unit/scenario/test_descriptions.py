@@ -48,7 +48,7 @@ def test_report_and_comparison_of_a_changed_site_say_so(tmp_path: Path) -> None:
     folders = []
     for n in (12, 24):
         run = diploee.run(
-            base, tmp_path / str(n), values={KEY: n}, library=tiny_library()
+            base, tmp_path / str(n), values={KEY: n}, profiles=tiny_library()
         )
         folders.append(run.folder)
     assert build_report([folders[0]], drawn=False).summary == (TEXT,)

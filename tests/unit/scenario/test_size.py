@@ -11,7 +11,7 @@ import pytest
 from builders import tiny_library, tiny_scenario
 
 import diploee
-from diploee.api import site_of
+from diploee.api.sites import site_of
 from diploee.base.column_specs import Column
 from diploee.base.errors import InputError, ScenarioError
 from diploee.facility import Block
@@ -65,7 +65,7 @@ def test_size_at_the_meter_is_what_all_nodes_draw_at_their_ratings() -> None:
 
 def simulate_tiny(site: Scenario, folder: Path) -> diploee.Run:
     library = tiny_library()
-    return diploee.simulate(site, folder / "run", library=library, engine="compiled")
+    return diploee.run(site, folder / "run", profiles=library, engine="compiled")
 
 
 def test_run_tells_the_size_that_was_asked_for(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from builders import job_table, tiny_library, tiny_scenario
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diploee import Run, simulate
+from diploee import Run
+from diploee import run as simulate
 from diploee.metrics.attribution_text import cause_text
 from diploee.scenario import Pool
 from diploee.scenario.pools import InstalledNodes
@@ -103,7 +104,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         {"duration": "20 d", "facility.pools.main.phases.1.since": "2018-01-11"}
     )
     return simulate(
-        site, tmp_path_factory.mktemp("phases") / "run", library=tiny_library()
+        site, tmp_path_factory.mktemp("phases") / "run", profiles=tiny_library()
     )
 
 
@@ -122,7 +123,7 @@ def test_one_phase_from_the_start_is_a_run_without_phases(tmp_path: Path) -> Non
     whole = [{"since": "2018-01-01", "n_nodes": 12}]
     sites = (tiny_scenario(), phased({"facility.pools.main.phases": whole}))
     runs = [
-        simulate(site, tmp_path / str(k), library=tiny_library())
+        simulate(site, tmp_path / str(k), profiles=tiny_library())
         for k, site in enumerate(sites)
     ]
     plain, one = (found.facility() for found in runs)
@@ -137,7 +138,7 @@ def test_step_of_idle_power_is_reported_as_installed_nodes(tmp_path: Path) -> No
     grown = [*TWO[:1], {"since": "2018-01-02", "n_nodes": 5_004}]
     pools = {"warm_up": "1 h", "facility.pools.main": {**POOL, "phases": grown}}
     site = tiny_scenario({**few_jobs, **pools})
-    run = simulate(site, tmp_path / "run", library=tiny_library())
+    run = simulate(site, tmp_path / "run", profiles=tiny_library())
     (ramp,) = (
         r for r in run.metrics["grid"]["ramps"]["intervals"] if r["interval_s"] == 60
     )
@@ -157,7 +158,7 @@ def test_ac_and_reactive_power_follow_the_nodes_that_stand(tmp_path: Path) -> No
         "streams.training.jobs_per_day": 2,
     }
     site = phased({**few_jobs, "facility.node_types.node.ac_power": "dlc"})
-    power = simulate(site, tmp_path / "run", library=tiny_library()).facility()
+    power = simulate(site, tmp_path / "run", profiles=tiny_library()).facility()
     idle_w = power["it_ac_power_w"][power["utilization"] == 0] / power["standing_nodes"]
     np.testing.assert_allclose(idle_w.dropna(), idle_w.iloc[0], rtol=1e-6)
     var = power["facility_reactive_var"] / power["standing_nodes"]
@@ -167,7 +168,7 @@ def test_ac_and_reactive_power_follow_the_nodes_that_stand(tmp_path: Path) -> No
 def test_nodes_above_the_last_phase_are_warned_of(tmp_path: Path) -> None:
     scenario = phased({"facility.pools.main.n_nodes": 20, "duration": "2 d"})
     run = simulate(
-        scenario, tmp_path / "run", library=tiny_library(), engine="compiled"
+        scenario, tmp_path / "run", profiles=tiny_library(), engine="compiled"
     )
     (told,) = (w for w in run.manifest["warnings"] if "never stand" in w)
     assert told.startswith("facility.pools.main: 8 of its 20 nodes never stand")

@@ -18,7 +18,7 @@ from builders import (
     tiny_scenario,
 )
 
-from diploee import simulate
+from diploee import run as simulate
 from diploee.base.errors import PolicyError, WorkloadError
 from diploee.scenario import Pool
 from diploee.scenario.pools import InstalledNodes
@@ -198,7 +198,7 @@ def test_an_error_of_the_system_in_a_policy_is_not_blamed_on_the_output(
         simulate(
             tiny_scenario(),
             tmp_path / "run",
-            library=tiny_library(),
+            profiles=tiny_library(),
             policies={"main": policy},
         )
     assert list(tmp_path.iterdir()) == []
@@ -223,7 +223,10 @@ def test_what_is_no_policy_or_of_no_pool_is_refused_in_one_line(
 ) -> None:
     with pytest.raises(WorkloadError, match=text):
         simulate(
-            tiny_scenario(), tmp_path / "run", library=tiny_library(), policies=policies
+            tiny_scenario(),
+            tmp_path / "run",
+            profiles=tiny_library(),
+            policies=policies,
         )
     assert list(tmp_path.iterdir()) == []
 
@@ -257,9 +260,9 @@ def test_match_simulated_meets_its_target_under_an_own_policy(tmp_path: Path) ->
     }
     scenario, library = tiny_scenario({"duration": "7 d", **changes}), tiny_library()
     own = simulate(
-        scenario, tmp_path / "own", library=library, policies={"main": HalfFull()}
+        scenario, tmp_path / "own", profiles=library, policies={"main": HalfFull()}
     )
-    fifo = simulate(scenario, tmp_path / "fifo", library=library)
+    fifo = simulate(scenario, tmp_path / "fifo", profiles=library)
     for run in (own, fifo):
         (match,) = run.manifest["workload"]
         assert match["matched_utilization"] == pytest.approx(0.4, abs=0.002)

@@ -30,8 +30,8 @@ MIXED = [
 
 
 def run_of(folder: Path, changes: dict[str, Any], **options: Any) -> Run:
-    return diploee.simulate(
-        tiny_scenario(changes), folder, library=tiny_library(), **options
+    return diploee.run(
+        tiny_scenario(changes), folder, profiles=tiny_library(), **options
     )
 
 
@@ -123,7 +123,7 @@ def test_halves_of_a_node_draw_the_ac_power_of_a_node(
             SHARED | bent | {"duration": "1 h", "resolution": "1 s"},
             startup,
         )
-        run = diploee.simulate(scenario, tmp_path / name, library=library)
+        run = diploee.run(scenario, tmp_path / name, profiles=library)
         power_w.append(run.facility()["it_ac_power_w"])
     np.testing.assert_allclose(power_w[0], power_w[1], rtol=1e-6)
     assert (power_w[0].max() > power_w[0].min() + 1_000) == (startup is not None)
@@ -185,8 +185,8 @@ def test_a_shared_clusters_log_takes_the_gpu_time_that_it_tells(tmp_path: Path) 
         }
         scenario = logged(tmp_path, "pods", changes, gpus_per_node=8)
         library = ProfileLibrary([profile("a-1n-1", [1_500.0] * 60)])
-        run = diploee.simulate(
-            scenario, tmp_path / allocate, library=library, engine="compiled"
+        run = diploee.run(
+            scenario, tmp_path / allocate, profiles=library, engine="compiled"
         )
         node_s = (
             float(run.facility()["utilization"].astype(float).mean()) * 600 * 2 * 86_400

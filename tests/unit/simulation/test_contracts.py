@@ -8,7 +8,8 @@ import pytest
 from builders import tiny_library, tiny_scenario, write_library, write_scenario
 from command_line import call
 
-from diploee import Run, simulate
+from diploee import Run
+from diploee import run as simulate
 from diploee.grid.limits import Limits
 from diploee.simulation.size import rated_at_meter_w
 
@@ -23,7 +24,7 @@ def site(contract: dict[str, float]) -> dict[str, object]:
 
 
 def run_of(folder: Path, contract: dict[str, float]) -> Run:
-    return simulate(tiny_scenario(site(contract)), folder, library=tiny_library())
+    return simulate(tiny_scenario(site(contract)), folder, profiles=tiny_library())
 
 
 RATED_MW = rated_at_meter_w(tiny_scenario(site({}))) / 1e6

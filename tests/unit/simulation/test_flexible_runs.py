@@ -46,7 +46,7 @@ def run_of(tmp_path: Path) -> Runs:
         name: str, data: dict[str, Any], library: ProfileLibrary, **options: Any
     ) -> Run:
         scenario = scenario_from_dict(data).with_folder(tmp_path)
-        return diploee.simulate(scenario, tmp_path / name, library=library, **options)
+        return diploee.run(scenario, tmp_path / name, profiles=library, **options)
 
     return of
 

@@ -19,7 +19,7 @@ from serving_builders import CONVERSATION, serving_scenario
 
 import diploee
 from diploee import Run
-from diploee.api import site_of_run
+from diploee.api.sites import site_of_run
 from diploee.base.errors import InputError, ScenarioError
 from diploee.scenario import Scenario
 from diploee.schedule import Action, Preempt, Resize, Start, StrictFifo
@@ -91,8 +91,8 @@ class Restless:
 
 def run_of(folder: Path, scenario: Scenario, **how: Any) -> tuple[Run, Keeps]:
     kept = Keeps()
-    how = {"library": tiny_library(), "engine": "compiled", "nodes_file": True} | how
-    return diploee.simulate(scenario, folder, sinks=[kept], **how), kept
+    how = {"profiles": tiny_library(), "engine": "compiled", "nodes_file": True} | how
+    return diploee.run(scenario, folder, sinks=[kept], **how), kept
 
 
 @pytest.fixture(scope="module")
@@ -136,14 +136,14 @@ def test_the_power_of_halls_rows_and_racks_is_that_of_what_they_hold(
     plain: Run,
 ) -> None:
     of_nodes, of_rows = (
-        plain.power(of, library=tiny_library()) for of in ("node", "row")
+        plain.power(of, profiles=tiny_library()) for of in ("node", "row")
     )
     parts = {"chassis:1": (2, 3), "rack:2": range(8, 12), "row:0": range(8)}
     for part, nodes in parts.items():
-        found = plain.power(part, library=tiny_library())
+        found = plain.power(part, profiles=tiny_library())
         expected = sum(of_nodes[f"it_power_w.node:{n}"] for n in nodes)
         assert np.allclose(found["it_power_w"], expected, rtol=1e-9)
-    hall = plain.power("hall:1", library=tiny_library())
+    hall = plain.power("hall:1", profiles=tiny_library())
     assert np.allclose(hall["it_power_w"], of_rows["it_power_w.row:1"], rtol=1e-12)
 
 
@@ -160,7 +160,7 @@ def test_a_job_is_found_on_its_nodes(plain: Run) -> None:
     firsts = zip(now.first_node, now.n_nodes, strict=True)
     held = [node for first, n in firsts for node in range(first, first + n)]
     assert len(set(held)) == len(held) == plain.facility()["busy_nodes"][at]
-    of_node = plain.power("node", library=tiny_library())
+    of_node = plain.power("node", profiles=tiny_library())
     idle = [n for n in range(12) if n not in held]
     assert (of_node.loc[at, [f"busy_nodes.node:{n}" for n in held]] == 1).all()
     assert (of_node.loc[at, [f"busy_nodes.node:{n}" for n in idle]] == 0).all()
@@ -196,7 +196,7 @@ def test_instances_of_a_service_are_on_its_reserved_nodes_and_standby_draws_ther
     lasts_d = (nodes["end_time"] - nodes["start_time"]) / pd.Timedelta("1 D")
     busy = (nodes["n_nodes"] * lasts_d).sum() / 12
     assert busy == pytest.approx(kept["utilization"].mean(), rel=1e-6)
-    of_node = run.power("node", library=tiny_library())
+    of_node = run.power("node", profiles=tiny_library())
     spare = of_node[of_node["busy_nodes.node:11"] == 0]["it_power_w.node:11"]
     assert spare.size and spare.to_numpy() == pytest.approx(700, rel=0.6)
     assert spare.min() == pytest.approx(700)
@@ -205,8 +205,8 @@ def test_instances_of_a_service_are_on_its_reserved_nodes_and_standby_draws_ther
 def test_part_of_a_run_at_a_tenth_of_a_second_has_the_means_of_the_run(
     plain: Run,
 ) -> None:
-    fine = plain.power("rack:1", "0.1 s", HOUR, library=tiny_library())
-    coarse = plain.power("rack:1", span=HOUR, library=tiny_library())
+    fine = plain.power("rack:1", "0.1 s", HOUR, profiles=tiny_library())
+    coarse = plain.power("rack:1", span=HOUR, profiles=tiny_library())
     assert len(fine) == 36_000 and len(coarse) == 60
     means = fine["it_power_w"].to_numpy().reshape(60, -1).mean(axis=1)
     assert np.allclose(means, coarse["it_power_w"], rtol=1e-9)
@@ -224,7 +224,7 @@ def test_series_writes_what_power_returns(
     result = call("series", plain.folder, *options)
     assert result.code == 0, result.err
     table = pq.read_table(place) if suffix == "parquet" else pyarrow.csv.read_csv(place)
-    found = plain.power("rack", "5 min", HOUR, library=tiny_library())
+    found = plain.power("rack", "5 min", HOUR, profiles=tiny_library())
     assert table.column_names == ["timestamp", *found.columns]
     assert np.allclose(
         table["it_power_w.rack:2"], found["it_power_w.rack:2"], rtol=1e-6
@@ -253,9 +253,9 @@ def test_what_can_not_be_asked_for_is_refused_in_one_line(
 
 def test_without_a_layout_nodes_are_known_and_racks_are_not(tmp_path: Path) -> None:
     run, _ = run_of(tmp_path / "run", tiny_scenario({"duration": "1 d"}))
-    assert len(run.power("node:0", library=tiny_library())) == 1440
+    assert len(run.power("node:0", profiles=tiny_library())) == 1440
     with pytest.raises(InputError, match=r"the scenario has no facility\.layout"):
-        run.power("rack:0", library=tiny_library())
+        run.power("rack:0", profiles=tiny_library())
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_statistics_of_parts_are_those_of_their_series(
     steady = round(run.metrics["grid"]["transient_h"] * 60)
     assert steady > 0
     for level, rating_w in (("rack", 4_000), ("row", 11_000), ("hall", None)):
-        whole = run.power(level, library=tiny_library())
+        whole = run.power(level, profiles=tiny_library())
         mean_w, frame = whole.filter(like="it_power_w.").mean(), whole[steady:]
         series = frame.filter(like="it_power_w.")
         of_level = table.loc[level]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from builders import tiny_library, tiny_run, tiny_scenario
 
-from diploee import simulate
+from diploee import run as simulate
 from diploee.base.column_specs import Column
 from diploee.base.errors import InputError
 from diploee.loads.services.instance_groups import InstanceGroup, InstanceGroupLoad
@@ -211,19 +211,19 @@ class Adds:
         ),
         ({"sinks": [Adds()]}, "sinks: a sink: add raised ValueError: no room"),
         (
-            {"limits": ["example"]},
-            "limits: expected Limits, as load_limits gives, found 'example'",
+            {"limits": [3]},
+            "limits: must be limits, their file or the name of a preset, or a list",
         ),
         (
             {"window_days": float("nan")},
             "window_days: expected a number from 0 on, or None",
         ),
-        ({"engine": "fast"}, "engine: expected 'simpy', 'compiled', found 'fast'"),
+        ({"engine": "fast"}, "engine: must be 'simpy' or 'compiled', found 'fast'"),
     ],
 )
 def test_object_that_a_run_can_not_use_is_refused_in_one_line(
     tmp_path: Path, given: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(InputError, match=f"^{words}"):
-        simulate(tiny_scenario(), tmp_path / "r", library=tiny_library(), **given)
+        simulate(tiny_scenario(), tmp_path / "r", profiles=tiny_library(), **given)
     assert not (tmp_path / "r").exists()

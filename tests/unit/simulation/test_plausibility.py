@@ -10,7 +10,7 @@ import pytest
 from builders import TYPICAL_DENVER, checked_site, profile, tiny_library, tiny_scenario
 from serving_builders import CODING, serving_data, serving_scenario
 
-from diploee import simulate
+from diploee import run as simulate
 from diploee.base.errors import ProfileError
 from diploee.profiles import ProfileLibrary, add_profile
 from diploee.profiles.profile import PLUS_CONSTANT, PowerBoundary
@@ -34,7 +34,7 @@ def warnings_of(
     folder: Path, changes: dict[str, Any], library: ProfileLibrary | None = None
 ) -> list[str]:
     scenario = tiny_scenario({"duration": "1 d", UTILIZATION: 0.3, **changes})
-    run = simulate(scenario, folder / "run", library=library or tiny_library())
+    run = simulate(scenario, folder / "run", profiles=library or tiny_library())
     return run.manifest["warnings"]
 
 

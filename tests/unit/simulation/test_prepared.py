@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from builders import tiny_library, tiny_run, tiny_scenario
 
-from diploee import simulate
-from diploee.api import site_of
+from diploee import run as simulate
+from diploee.api.sites import site_of
 from diploee.facility.base import SiteView
 from diploee.facility.constant_loss import ConstantLossSpec
 from diploee.metrics.flexibility import BASELINE
@@ -51,7 +51,7 @@ def test_a_controller_and_the_site_without_it_share_the_stages_of_a_run(
     tmp_path: Path,
 ) -> None:
     scenario = tiny_scenario(STAGE | FLEXIBLE)
-    run = simulate(scenario, tmp_path / "run", library=tiny_library(), engine=None)
+    run = simulate(scenario, tmp_path / "run", profiles=tiny_library(), engine=None)
     assert run.manifest["engine"] == "simpy"  # as the compiled one has no controller
     assert BASELINE in run.facility()
     assert OPENED == {6: 1, YEAR_H: 1}

@@ -142,15 +142,15 @@ def site(
     """A site and its run in one window."""
     scenario, kept = tiny_scenario(SITES[request.param]), Keeps()
     folder = tmp_path_factory.mktemp("sites") / "run"
-    how: Any = {"library": tiny_library(), "sinks": [kept], "n_threads": 1}
+    how: Any = {"profiles": tiny_library(), "sinks": [kept], "n_threads": 1}
     how["engine"] = "simpy" if request.param == "flexible" else "compiled"
-    return Site(diploee.simulate(scenario, folder, **how), kept)
+    return Site(diploee.run(scenario, folder, **how), kept)
 
 
 def test_windows_threads_and_engines_change_no_byte(site: Site, tmp_path: Path) -> None:
     how: Any = {"engine": "simpy", "window_days": 0.25, "n_threads": 3}
-    how["library"] = tiny_library()
-    again = diploee.simulate(site.run.scenario, tmp_path / "again", **how)
+    how["profiles"] = tiny_library()
+    again = diploee.run(site.run.scenario, tmp_path / "again", **how)
     names = {path.name for path in site.run.folder.iterdir()} - {"manifest.json"}
     assert len(names) == 2 + ("jobs" in site.run.metrics)
     for name in names:

@@ -14,7 +14,8 @@ from builders import Keeps, tiny_library, tiny_scenario, write_scenario
 from serving_builders import serving_scenario
 
 import diploee
-from diploee import Run, generate_jobs, simulate
+from diploee import Run, generate_jobs
+from diploee import run as simulate
 from diploee.base.errors import InputError
 from diploee.grid.limits.file import Limits
 from diploee.grid.limits.report import check_limits
@@ -67,7 +68,7 @@ WORKLOADS: dict[str, dict[str, Any]] = {
 
 
 def run_of(scenario: Scenario, folder: Path, **options: Any) -> Run:
-    return simulate(scenario, folder, library=tiny_library(), **options)
+    return simulate(scenario, folder, profiles=tiny_library(), **options)
 
 
 def tail(run: Run, start: str) -> pd.DataFrame:

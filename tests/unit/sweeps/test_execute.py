@@ -12,7 +12,8 @@ from builders import write_library
 from command_line import contents
 from sweep_builders import N_NODES, UTILIZATION, Failing, Swept, tiny_sweep
 
-from diploee import open_run, simulate
+from diploee import open_run
+from diploee import run as simulate
 from diploee.base.errors import DiploeeError, InputError
 from diploee.base.metric import flatten
 from diploee.base.progress import Progress
@@ -40,7 +41,7 @@ def test_runs_and_their_rows_of_the_summary_are_those_of_the_same_run_alone(
     assert result.n_computed == 4
     library = ProfileLibrary.open(str(library_folder))
     scenario = result.runs[3].scenario
-    alone = simulate(scenario, tmp_path / "alone", library=library, engine="compiled")
+    alone = simulate(scenario, tmp_path / "alone", profiles=library, engine="compiled")
     row = summary.iloc[3]
     for name, value in flatten(alone.metrics):
         assert row[name] == value or (value is None and pd.isna(row[name]))

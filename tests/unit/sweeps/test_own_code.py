@@ -12,7 +12,7 @@ import pytest
 from builders import tiny_library, tiny_run, tiny_scenario
 from sweep_builders import Swept, tiny_sweep
 
-from diploee import simulate
+from diploee import run as simulate
 from diploee.base.errors import InputError
 from diploee.metrics import MEASURES
 from diploee.reports.compare import compare
@@ -105,9 +105,12 @@ def test_manifest_names_own_parts_alone_and_compare_shows_them(
     assert "own_parts" not in run.manifest
     mine, library = written(), tiny_library()
     scenario = tiny_scenario({"duration": "6 h"})
-    plain = simulate(scenario, tmp_path / "plain", library=library)
+    plain = simulate(scenario, tmp_path / "plain", profiles=library)
     own = simulate(
-        scenario, tmp_path / "own", library=library, policies={"main": mine.Narrowest()}
+        scenario,
+        tmp_path / "own",
+        profiles=library,
+        policies={"main": mine.Narrowest()},
     )
     parts = {part["kind"]: part["name"] for part in own.manifest["own_parts"]}
     assert parts == {"policy": "mine:Narrowest", "measure": "mine:Count"}
@@ -116,13 +119,17 @@ def test_manifest_names_own_parts_alone_and_compare_shows_them(
     assert (key, values[0]) == ("own policy", None)
     assert values[1].startswith("mine:Narrowest (")
     by_name = simulate(
-        tiny_scenario({"duration": "6 h", **NARROWEST}), tmp_path / "n", library=library
+        tiny_scenario({"duration": "6 h", **NARROWEST}),
+        tmp_path / "n",
+        profiles=library,
     )
     kinds = [part["kind"] for part in by_name.manifest["own_parts"]]
     assert kinds == ["policy", "measure"]
     written("    return view.job_n_nodes[job]", "    return -view.job_n_nodes[job]")
     changed = simulate(
-        tiny_scenario({"duration": "6 h", **NARROWEST}), tmp_path / "c", library=library
+        tiny_scenario({"duration": "6 h", **NARROWEST}),
+        tmp_path / "c",
+        profiles=library,
     )
     assert list(compare(by_name, changed).settings) == ["own policy"]
 

@@ -13,7 +13,7 @@ from builders import tiny_library, tiny_run, tiny_scenario
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diploee import simulate
+from diploee import run as simulate
 from diploee.base.measures.ramps import LargestChanges
 from diploee.base.measures.series import MeasureRunner
 
@@ -113,8 +113,8 @@ def test_steps_that_a_run_does_not_write_have_their_own_largest_change(
 
     fine = tiny_scenario({"duration": "6 h", "resolution": "10 s"})
     coarse = tiny_scenario({"duration": "6 h", "step": "10 s"})
-    simulate(fine, tmp_path / "fine", library=tiny_library(), sinks=[Sink()])
-    run = simulate(coarse, tmp_path / "coarse", library=tiny_library())
+    simulate(fine, tmp_path / "fine", profiles=tiny_library(), sinks=[Sink()])
+    run = simulate(coarse, tmp_path / "coarse", profiles=tiny_library())
     power_mw = (
         pd.Series(np.concatenate(seen)).iloc[round(run.transient_h * 360) :] / 1e6
     )

@@ -20,7 +20,7 @@ from builders import (
 )
 from command_line import call
 
-from diploee.api import load_event
+from diploee.api.finished import load_event
 from diploee.base.errors import InputError
 from diploee.base.progress import Progress, Update, show_progress
 from diploee.grid.dynamics import EVENTS, Site, ride_through

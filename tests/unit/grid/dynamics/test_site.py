@@ -12,7 +12,8 @@ from builders import TYPICAL_DENVER, tiny_run, write_library, write_scenario
 from command_line import call
 from scipy.integrate import solve_ivp
 
-from diploee import Run, simulate
+from diploee import Run
+from diploee import run as simulate
 from diploee.base.column_specs import Column
 from diploee.base.errors import InputError
 from diploee.grid.dynamics import Event, Site, Voltage, ride_through

@@ -105,6 +105,34 @@ def test_openg2g_counts_the_gpus_of_the_columns_pool(minute_run, tmp_path):
     np.testing.assert_allclose(pd.read_csv(place)["power_W"], expected, atol=1e-4)
 
 
+def test_facility_csv_has_the_columns_of_the_published_years(minute_run, tmp_path):
+    place = export(minute_run, "facility-csv", tmp_path / "a", step="15 min")
+    frame = pd.read_csv(place, index_col="timestamp", parse_dates=True)
+    stored = minute_run.facility(["facility_power_w", "utilization"])
+    assert list(frame) == ["power_W", "utilization"]
+    assert place.read_text().splitlines()[1].startswith("2018-01-01 00:00:00,")
+    for name, of in zip(frame, stored, strict=True):
+        expected = stored[of].to_numpy().reshape(-1, 15).mean(axis=1)
+        np.testing.assert_allclose(frame[name], expected, atol=1e-3)
+    assert 0 < frame["utilization"].max() <= 1
+    # The power of a pool is beside that pool's own nodes
+    asked = export(minute_run, "facility-csv", tmp_path, column="it_power_w.right")
+    left, right = (
+        stored_w(minute_run, f"utilization.{pool}") for pool in ("left", "right")
+    )
+    written = pd.read_csv(asked)["utilization"]
+    np.testing.assert_allclose(written, right, atol=1e-6)
+    assert not np.allclose(written, left)
+
+
+def test_facility_csv_skips_no_hour_for_daylight_saving(tmp_path):
+    changes = {"start": "2018-11-03", "facility.time_zone": "America/Denver"}
+    run = tiny_run(tmp_path / "run", changes)
+    stamps = pd.read_csv(export(run, "facility-csv", tmp_path / "a"))["timestamp"]
+    step = pd.to_datetime(stamps).diff().dropna().unique()
+    assert stamps[0] == "2018-11-03 00:00:00" and step == [pd.Timedelta("1 min")]
+
+
 def test_opendss_multipliers_are_of_the_peak(fine_run, tmp_path):
     folder = export(fine_run, "opendss", tmp_path, name="dc", bus="b1", kv=34.5)
     script = (folder / "dc.dss").read_text()

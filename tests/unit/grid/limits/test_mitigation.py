@@ -15,7 +15,8 @@ import yaml
 from builders import tiny_run, write_library, write_scenario
 from command_line import call
 
-from diploee import Run, simulate
+from diploee import Run
+from diploee import run as simulate
 from diploee.base.errors import InputError
 from diploee.grid.limits import Limits, check_limits, mitigation
 from diploee.grid.limits.mitigation import mitigate, power_of

@@ -12,7 +12,8 @@ import pytest
 from builders import profile, tiny_data
 from command_line import call
 
-from diploee import Run, simulate
+from diploee import Run
+from diploee import run as simulate
 from diploee.base.errors import ProfileError
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.derived import gpu_tdp_w_by_model
@@ -44,7 +45,7 @@ def scenario(changes: dict[str, Any] | None = None) -> Scenario:
 
 def run(folder: Path, changes: dict[str, Any], *profiles: PowerProfile) -> Run:
     library = ProfileLibrary(profiles or [known()])
-    return simulate(scenario(changes), folder, library=library, engine="compiled")
+    return simulate(scenario(changes), folder, profiles=library, engine="compiled")
 
 
 def test_other_gpus_are_refused_in_one_line_with_both_remedies(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from builders import tiny_data, tiny_library
 
-from diploee import generate_jobs, simulate
+from diploee import generate_jobs
+from diploee import run as simulate
 from diploee.base.errors import InputError
 from diploee.base.files.paths import shipped_folder
 from diploee.importers.inputs import load_inputs
@@ -171,7 +172,7 @@ def test_nothing_is_claimed_of_swings_within_a_mean(tmp_path: Path) -> None:
     recurring = scenario_from_dict({**data_of(), **fine})
     drawn = scenario_from_dict({**tiny_data(), **fine})
     runs = {
-        name: simulate(scenario, tmp_path / name, library=tiny_library())
+        name: simulate(scenario, tmp_path / name, profiles=tiny_library())
         for name, scenario in (("recurring", recurring), ("drawn", drawn))
     }
     bands = {

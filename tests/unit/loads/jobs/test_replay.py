@@ -162,7 +162,7 @@ def test_a_log_by_date_plays_at_its_own_date(tmp_path: Path) -> None:
     scenario = scenario_of(
         tmp_path, {"start": "2023-03-06", "duration": "2 d"}, align="date"
     )
-    run = diploee.simulate(scenario, tmp_path / "run", library=tiny_library())
+    run = diploee.run(scenario, tmp_path / "run", profiles=tiny_library())
     assert run.scenario.sha256() == scenario.sha256()
 
 
@@ -281,9 +281,7 @@ def test_a_log_that_needs_more_than_the_pool_gives_the_nodes_and_the_wait(
             told.append(text)
 
     library = tiny_library()
-    run = diploee.simulate(
-        scenario, tmp_path / "run", library=library, progress=Watch()
-    )
+    run = diploee.run(scenario, tmp_path / "run", profiles=library, progress=Watch())
     assert (
         len(told) == 1
         and "25 are needed on average, with 12 the wait grows by about 24.5 h"
@@ -434,7 +432,7 @@ def test_jobs_without_gpus_leave_their_nodes_idle_or_are_refused(
     job."""
     scenario = cluster(tmp_path)
     assert workloads_of(scenario) == ["tune", "tune", "tune", "draw", "idle"]
-    run = diploee.simulate(scenario, tmp_path / "run", library=tiny_library())
+    run = diploee.run(scenario, tmp_path / "run", profiles=tiny_library())
     power_w = run.facility()["it_power_w"].to_numpy()
     per_day = power_w.size // 7
     np.testing.assert_allclose(power_w[4 * per_day :], power_w[-1], rtol=1e-6)

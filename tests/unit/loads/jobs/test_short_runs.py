@@ -10,7 +10,8 @@ import pytest
 from builders import tiny_library, tiny_scenario
 from serving_builders import serving_scenario
 
-from diploee import generate_jobs, simulate
+from diploee import generate_jobs
+from diploee import run as simulate
 from diploee.loads.jobs.rates import hourly_rates
 from diploee.scenario import Calendar, Scenario
 
@@ -46,7 +47,7 @@ def test_jobs_per_day_are_those_of_warm_up_and_run() -> None:
 def test_target_is_met_over_warm_up_and_run_and_no_queue_is_left(
     tmp_path: Path,
 ) -> None:
-    run = simulate(weekend(target_utilization=0.5), tmp_path / "run", library=LIBRARY)
+    run = simulate(weekend(target_utilization=0.5), tmp_path / "run", profiles=LIBRARY)
     (match,) = run.manifest["workload"]
     assert match["matched_utilization"] == pytest.approx(0.5, abs=0.002)
     jobs = run.jobs()
@@ -99,7 +100,7 @@ def test_request_rate_is_that_of_warm_up_and_run() -> None:
 def test_work_that_the_warm_up_left_is_warned_of_as_too_much(tmp_path: Path) -> None:
     # Weekdays ask for 1.26 of the nodes, so that the weekend works off what is left.
     scenario = weekend(target_utilization=0.9)
-    run = simulate(scenario, tmp_path / "run", library=LIBRARY)
+    run = simulate(scenario, tmp_path / "run", profiles=LIBRARY)
     listed = generate_jobs(scenario, LIBRARY).jobs
     ends_ms = listed.submit_ms + listed.duration_ms
     in_run_ms = np.clip(ends_ms, 0, 172_800_000) - np.clip(listed.submit_ms, 0, None)

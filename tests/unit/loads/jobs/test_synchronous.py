@@ -13,7 +13,8 @@ from builders import Planned, tiny_library
 from scipy.signal import welch
 from synchronous_builders import CPUS_W, IDLE_W, RATED_W, synchronous_scenario
 
-from diploee import Run, generate_jobs, simulate
+from diploee import Run, generate_jobs
+from diploee import run as simulate
 from diploee.base.errors import InputError
 from diploee.loads.jobs.lowering import lower_jobs
 from diploee.metrics.attribution_text import cause_text, read_causes
@@ -47,7 +48,7 @@ def scenario_of(*jobs: dict[str, Any], **keys: Any) -> Scenario:
 
 
 def run_of(folder: Path, *jobs: dict[str, Any], **keys: Any) -> Run:
-    return simulate(scenario_of(*jobs, **keys), folder, library=tiny_library())
+    return simulate(scenario_of(*jobs, **keys), folder, profiles=tiny_library())
 
 
 def metrics_of(run: Run) -> dict[str, Any]:
@@ -379,7 +380,7 @@ def test_a_policy_that_acts_plays_the_same_pieces_and_stops_it_where_it_says(
 ) -> None:
     plain, acted, stopped = (
         simulate(
-            scenario_of(), tmp_path / name, library=tiny_library(), policies=policies
+            scenario_of(), tmp_path / name, profiles=tiny_library(), policies=policies
         )
         for name, policies in (
             ("plain", None),
@@ -412,7 +413,7 @@ def test_a_flexible_job_is_capped_through_an_event_and_ends_later(
         stream={"flexibility": {"tier": 3, "work": "pre_training"}},
         flexibility={"events": [event | {"start": "2026-01-01 02:30"}]},
     )
-    run = simulate(scenario, tmp_path / "run", library=tiny_library())
+    run = simulate(scenario, tmp_path / "run", profiles=tiny_library())
     found = metrics_of(run)
     (of_event,) = found["flexibility"]["events"]
     assert of_event["mean_mw"] <= of_event["target_mw"]
@@ -512,7 +513,7 @@ def test_smoothing_takes_the_line_and_the_drops_and_keeps_the_energy_at_any_reso
     run = simulate(
         smoothed_scenario({}, resolution="0.1 s"),
         tmp_path / "fine",
-        library=tiny_library(),
+        profiles=tiny_library(),
     )
     power_w = run.facility()["facility_power_w"].to_numpy().astype(float)
     assert rms_w(power_w[2_000:20_000], 6.0) < 0.1 * rms_w(plain_w[2_000:20_000], 6.0)
@@ -520,7 +521,7 @@ def test_smoothing_takes_the_line_and_the_drops_and_keeps_the_energy_at_any_reso
     coarse = simulate(
         smoothed_scenario({}, resolution="10 s"),
         tmp_path / "coarse",
-        library=tiny_library(),
+        profiles=tiny_library(),
     )
     coarse_w = coarse.facility()["facility_power_w"].to_numpy()
     assert power_w.reshape(-1, 100).mean(axis=1) == pytest.approx(coarse_w, rel=1e-6)

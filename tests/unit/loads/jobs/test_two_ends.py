@@ -11,7 +11,7 @@ import pytest
 from builders import tiny_library
 from synchronous_builders import NODE, synchronous_scenario
 
-from diploee import simulate
+from diploee import run as simulate
 from diploee.base.errors import EarlyStopError
 from diploee.base.progress import Progress
 from diploee.facility.base import Block
@@ -59,7 +59,9 @@ def power_mw(folder: Path, **job: Any) -> list[np.ndarray]:
     [MW]."""
     return [
         simulate(
-            scenario_of(lag_s=lag_s, **job), folder / f"{lag_s}", library=tiny_library()
+            scenario_of(lag_s=lag_s, **job),
+            folder / f"{lag_s}",
+            profiles=tiny_library(),
         )
         .facility(["it_power_w"])["it_power_w"]
         .to_numpy(dtype=np.float64)
@@ -116,7 +118,7 @@ def test_a_limit_has_the_verdicts_of_both_ends(
     # a stall is 0.233 MW: at once 70 MW/min over 0.2 s, within a second 14
     limits = limits_of(tmp_path, allowed)
     run = simulate(
-        scenario_of(), tmp_path / "run", library=tiny_library(), limits=[limits]
+        scenario_of(), tmp_path / "run", profiles=tiny_library(), limits=[limits]
     )
     (result,) = run.verdicts[0].results
     assert result.verdict == verdict
@@ -207,11 +209,11 @@ def test_both_ends_stand_beside_every_limit_though_its_words_hold_numbers(
     ramps = [{**ramp, "down_mw_per_min": 30, "up_mw_per_min": 200}]
     limits = Limits.model_validate({"name": "own", "ramps": ramps, "swings": swings})
     run = simulate(
-        scenario_of(), tmp_path / "run", library=tiny_library(), limits=[limits]
+        scenario_of(), tmp_path / "run", profiles=tiny_library(), limits=[limits]
     )
     lower = lower_end(scenario_of())
     assert lower is not None
-    end = simulate(lower, tmp_path / "end", library=tiny_library(), limits=[limits])
+    end = simulate(lower, tmp_path / "end", profiles=tiny_library(), limits=[limits])
     here, there = run.verdicts[0].results, end.verdicts[0].results
     assert len(here) == len(there) == 4
     assert any(a.text != b.text for a, b in zip(here, there, strict=True))

@@ -15,7 +15,7 @@ from serving_builders import (
     write_serving,
 )
 
-from diploee import simulate
+from diploee import run as simulate
 from diploee.base.errors import InputError, ScenarioError
 from diploee.importers.serving.service_curves import (
     load_latency_curve,

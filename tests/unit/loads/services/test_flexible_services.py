@@ -62,7 +62,7 @@ def at(service: PlannedService, hour: float, values: np.ndarray) -> float:
 
 
 def run_of(folder: Path, changes: dict[str, Any]) -> Run:
-    return diploee.simulate(scenario_from_dict(serving_data(changes)), folder)
+    return diploee.run(scenario_from_dict(serving_data(changes)), folder)
 
 
 def test_capped_instances_do_less_and_more_of_them_run() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from serving_builders import one_service, plan_of, serving_scenario
 
-from diploee import simulate
+from diploee import run as simulate
 from diploee.base.errors import InputError
 from diploee.integrations.openg2g import operating_points
 from diploee.integrations.openg2g.operating_curves import serving_fits

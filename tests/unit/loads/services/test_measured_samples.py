@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from serving_builders import one_service, services_load, write_serving
 
-from diploee import Run, simulate
+from diploee import Run
+from diploee import run as simulate
 from diploee.base.errors import InputError
 from diploee.base.tables import Float64Array
 from diploee.importers.inputs import load_inputs

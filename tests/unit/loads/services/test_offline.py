@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from builders import changed, tiny_data, tiny_library
 
-from diploee import Run, generate_jobs, simulate
+from diploee import Run, generate_jobs
+from diploee import run as simulate
 from diploee.base.errors import InputError, ScenarioError
 from diploee.base.files.paths import shipped_folder
 from diploee.importers.inputs import load_inputs
@@ -53,7 +54,9 @@ def offline_data(*classes: dict[str, Any], **changes: Any) -> dict[str, Any]:
 
 def run_of(folder: Path, *classes: dict[str, Any], **changes: Any) -> Run:
     scenario = scenario_from_dict(offline_data(*classes, **changes)).with_folder(folder)
-    return simulate(scenario, folder / "run", library=tiny_library(), engine="compiled")
+    return simulate(
+        scenario, folder / "run", profiles=tiny_library(), engine="compiled"
+    )
 
 
 def measured(output_tokens: int, batch_size: int) -> dict[str, float]:

@@ -21,7 +21,7 @@ from serving_builders import (
     write_serving,
 )
 
-from diploee import simulate
+from diploee import run as simulate
 from diploee.base.errors import InputError
 from diploee.importers.request_traces import TRACE_FORMATS
 from diploee.importers.request_traces.aggregate import csv_format

@@ -19,7 +19,8 @@ from serving_builders import (
     write_serving,
 )
 
-from diploee import Run, simulate
+from diploee import Run
+from diploee import run as simulate
 from diploee.base.errors import ScenarioError, WorkloadError
 from diploee.loads.services.capacity import reserve_nodes
 from diploee.loads.services.served_requests import ScalingRules, serve_requests
@@ -128,7 +129,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, library: ProfileLibrary) -> Ru
     }
     warm["facility.node_types.node.warm_power_w"] = 700
     return simulate(
-        phased(warm), tmp_path_factory.mktemp("phases") / "run", library=library
+        phased(warm), tmp_path_factory.mktemp("phases") / "run", profiles=library
     )
 
 

@@ -15,7 +15,7 @@ from serving_builders import (
     serving_scenario,
 )
 
-from diploee import simulate
+from diploee import run as simulate
 from diploee.base.errors import ScenarioError
 from diploee.base.tables import Float64Array
 from diploee.importers.serving.service_curves import load_power_curve
@@ -262,7 +262,7 @@ def test_inference_run_has_its_files_and_no_block_of_the_other_mode(
     run = simulate(
         serving_scenario({f"{CHAT}.request_rate_rps": 900}),
         tmp_path / "run",
-        library=library,
+        profiles=library,
     )
     frame = run.facility()
     assert {"incoming_rps.coding", "n_instances.conversation"} <= set(frame.columns)
@@ -298,7 +298,7 @@ def test_latency_column_weighted_by_requests_is_the_mean_latency_metric(
     scenario = serving_scenario(
         {f"{CHAT}.request_rate_rps": 900, **calendar, **changes}
     )
-    run = simulate(scenario, tmp_path / "run", library=library)
+    run = simulate(scenario, tmp_path / "run", profiles=library)
     for service, found in run.metrics["requests"]["services"].items():
         names = [
             f"{name}.{service}"
@@ -321,6 +321,6 @@ def test_service_without_latency_curve_has_no_latency_column(
     tmp_path: Path, library: ProfileLibrary
 ) -> None:
     scenario = serving_scenario({f"{CODING}.latency_curve": None, "duration": "1 h"})
-    names = simulate(scenario, tmp_path / "run", library=library).facility().columns
+    names = simulate(scenario, tmp_path / "run", profiles=library).facility().columns
     assert "latency_s.coding" not in names
     assert "latency_s.conversation" in names

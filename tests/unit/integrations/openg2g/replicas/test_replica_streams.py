@@ -17,7 +17,7 @@ from benchmark_builders import (
 )
 from builders import tiny_library
 
-from diploee import simulate
+from diploee import run as simulate
 from diploee.base.errors import InputError, ScenarioError
 from diploee.importers.inputs import load_inputs
 from diploee.integrations.openg2g import (
@@ -87,7 +87,7 @@ def planned(scenario):
 
 
 def run_of(scenario, tmp_path, name="run", **options):
-    return simulate(scenario, tmp_path / name, library=tiny_library(), **options)
+    return simulate(scenario, tmp_path / name, profiles=tiny_library(), **options)
 
 
 # --- power

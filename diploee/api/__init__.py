@@ -1,0 +1,9 @@
+"""Public Python functions of `diploee`, one for each command but sweeps and reports.
+
+`sites` loads scenarios, `running` simulates them, `finished` evaluates runs, and
+`measured` reads logs and measured power.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,11 @@
+from .finished import Run as Run
+from .finished import datasheet as datasheet
+from .finished import export as export
+from .finished import limits as limits
+from .finished import open_run as open_run
+from .measured import fit as fit
+from .measured import import_profile as import_profile
+from .running import run as run
+from .sites import generate_jobs as generate_jobs
+from .sites import load_scenario as load_scenario
+from .sites import scenarios as scenarios

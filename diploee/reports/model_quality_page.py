@@ -1,0 +1,69 @@
+"""Page of a site's model-quality tests: outcomes, and what went in and came out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from diploee.base.files import check_output_file, whole_file
+from diploee.grid.dynamics.quality_tests import ModelQuality
+from diploee.reports.build import Report, is_report, report_page
+from diploee.reports.drawing.charts import Axis, Chart, Line, Panel, colour
+
+PANELS = {
+    "pu": ("Voltage", "pu"),
+    "hz": ("Frequency", "Hz"),
+    "p_mw": ("P", "MW"),
+    "q_mvar": ("Q", "Mvar"),
+}
+"""Title and unit of each panel, by the field of a recording."""
+
+
+def model_quality_chart(result: ModelQuality, group: str) -> Chart:
+    """Return the chart of a group's tests: voltage or frequency in, P and Q out."""
+    of_group = [test for test in result.tests if test.group == group and test.recording]
+    unseen, panels = "pu" if group == "frequency steps" else "hz", []
+    for key, (title, unit) in PANELS.items():
+        lines = [
+            Line(of.time_s, getattr(of, key), test.name, colour(k), unit, 3)
+            for k, test in enumerate(of_group)
+            if (of := test.recording)
+        ]
+        if key != unseen:
+            axes = Axis("Time [s]"), Axis(f"{title} [{unit}]")
+            panels.append(Panel(*axes, tuple(lines), title, wide=True))
+    text = "Above what goes in, below P and Q that come out, drawn positive."
+    return Chart(group.replace(" ", "-"), group.capitalize(), text, tuple(panels))
+
+
+def write_model_quality(
+    result: ModelQuality, out: Path | str, force: bool = False
+) -> Path:
+    """Write the page of a site's tests; an earlier one is replaced.
+
+    Parameters
+    ----------
+    result : ModelQuality
+        From `diploee.Run.model_quality`.
+    out : path
+        HTML page.
+    force : bool
+        Replace any file there.
+
+    Raises
+    ------
+    InputError, OutputError
+        If the place is taken, or can't be written.
+    """
+    check_output_file(out, force, replaces=is_report)  # before any work
+    (section,) = result.sections()
+    charts = tuple(model_quality_chart(result, name) for name in section.charts)
+    page = Report(
+        title=result.name,
+        subtitle=f"load of {result.at:%Y-%m-%d %H:%M:%S}, held",
+        sections=(replace(section, charts=charts),),
+        kind="diploee model quality",
+    )
+    with whole_file(out, force, replaces=is_report) as path:
+        path.write_text(report_page(page), encoding="utf-8")
+    return Path(out)
