@@ -1,13 +1,12 @@
 # What one does with this repository; see CONTRIBUTING.md.
 
-# Lint, types, import rules, words and the quickest tests, in under a minute.
+# Lint, types, import rules and the quickest tests, in under a minute.
 check:
     ruff check .
     ruff format --check .
     mypy
     lint-imports
-    python .ci/words.py
-    pytest -q -n auto tests/contract/test_one_declaration.py tests/unit/base/test_metric.py tests/unit/base/test_kinds.py tests/contract/test_docs.py tests/contract/test_test_names.py
+    pytest -q -n auto tests/contract/test_one_declaration.py tests/unit/base/test_metric.py tests/unit/base/test_kinds.py tests/contract/test_docs.py tests/contract/test_words.py tests/contract/test_test_names.py
 
 # The default tests.
 test:

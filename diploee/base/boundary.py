@@ -54,7 +54,7 @@ def named_errors(
 ) -> Iterator[None]:
     """Convert exceptions raised within the block to errors that name the component.
 
-    `but` is a type of exception that passes unchanged, as it is not the component's
+    `passing` is a type of exception that passes unchanged, as it is not the component's
     fault.
     """
     try:

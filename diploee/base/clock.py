@@ -213,7 +213,7 @@ class WallClock:
         return local_ms(times_ms + self.origin_ms, self.zone)
 
     def alignment_problem(self, interval_ms: int) -> str:
-        """Return the reason why clock intervals are no sums of whole steps, or ""."""
+        """Return the reason that clock intervals are not sums of whole steps, or ""."""
         step_ms = self.step_ms
         if interval_ms < step_ms:
             return f"shorter than the run's resolution of {self.step_s:g} s"
@@ -243,7 +243,7 @@ class WallClock:
         return self.time_ms(following)
 
     def window_problem(self, length_ms: int, n_min: int = 1) -> str:
-        """Return the reason why windows of a length do not fit the series, or ""."""
+        """Return the reason that windows of a length do not fit the series, or ""."""
         if length_ms < n_min * self.step_ms:
             too_short = (
                 "shorter than" if n_min == 1 else f"fewer than {n_min} values at"
@@ -262,7 +262,9 @@ class WallClock:
             yield self.month(first_ms), slice(begin, end)
             begin = end
 
-    def steady_spans(self, begin_ms: int, end_ms: int) -> list[ConstantOffsetSpan]:
+    def constant_offset_spans(
+        self, begin_ms: int, end_ms: int
+    ) -> list[ConstantOffsetSpan]:
         """Return the periods of constant UTC offset between two times of the run."""
         origin_ms = self.origin_ms
         begins_ms, offsets = _offset_changes(
@@ -327,7 +329,7 @@ class RunClock:
 
     @property
     def wall(self) -> WallClock:
-        """Local time of the run."""
+        """Clock that converts between local time and ms since the run's start."""
         return WallClock(self.start_with_zone, self.step_ms)
 
     @property

@@ -264,7 +264,7 @@ def plural(count: int, one: str, many: str = "") -> str:
 def counted(texts: Iterable[Iterable[str]], n_items: int, noun: str) -> list[str]:
     """Return each distinct text with the number of items that it applies to.
 
-    Texts that differ only in numbers are one.
+    Texts that differ only in their numbers count as one.
     """
     by_pattern: dict[str, list[str]] = {}
     for item_texts in texts:

@@ -69,7 +69,7 @@ class Metric(Brief):
 
     @property
     def heading(self) -> str:
-        """Title with a capital letter."""
+        """Label and unit, with a capital letter."""
         return self.title[0].upper() + self.title[1:]
 
     @property
@@ -84,7 +84,7 @@ class Metric(Brief):
 
     @property
     def digits(self) -> int:
-        """Number of displayed decimals."""
+        """Number of displayed decimals, from the format."""
         return len(self.format.format(0.0).partition(".")[2])
 
     @property

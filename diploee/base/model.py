@@ -268,7 +268,7 @@ UtcOffset = Annotated[str, AfterValidator(_check_utc_offset)]
 
 
 class _Scales:
-    """Type of the `SCALES` marker."""
+    """Type of `SCALES`, the marker of keys that scale with a site's size."""
 
 
 SCALES = _Scales()
@@ -443,7 +443,7 @@ class Kind(Model):
         """Return the object that the spec describes; each kind implements it."""
         raise InputError(
             f"kind '{self.kind}': {type(self).__name__} has no method open, which "
-            "returns what it stands for"
+            "returns the described object"
         )
 
     @model_serializer(mode="wrap")
@@ -473,7 +473,7 @@ def check_import_path(path: str) -> str:
     if not callable(import_object(path)):
         raise ValueError(
             f"expected 'module:Class', found {shown(path)}; name a class that takes a "
-            "setting and the keys beside it"
+            "setting and the other keys"
         )
     return path
 
@@ -481,11 +481,11 @@ def check_import_path(path: str) -> str:
 class ImportedKind(Model):
     """A kind that the user names by import path; other keys are its arguments."""
 
-    kind: Literal["path"] = default("path", "One of your own, by import path.")
+    kind: Literal["path"] = default("path", "A custom class, by import path.")
     path: Annotated[str, AfterValidator(check_import_path)] = Field(
         description=(
-            "Import path, module:Class, of what is made from a setting and the other "
-            "keys."
+            "Import path, module:Class, of a class that is created from a setting and "
+            "the other keys."
         )
     )
 
@@ -679,7 +679,7 @@ def _required_keys(spec: type[Model]) -> list[str]:
 
 
 class Named(Protocol):
-    """An object with a name."""
+    """Protocol of objects with a name, such as file formats."""
 
     @property
     def name(self) -> str:

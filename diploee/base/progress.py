@@ -20,7 +20,7 @@ Update = Callable[[float, str], None]
 
 
 def _ignore(fraction: float, text: str) -> None:
-    """Ignore a progress report."""
+    """Ignore a progress report, if no progress is shown."""
 
 
 def stop_with(error: BaseException | None) -> None:

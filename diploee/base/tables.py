@@ -130,12 +130,12 @@ class Table(Brief):
         )
 
     def columns(self, *names: str) -> tuple[npt.NDArray[Any], ...]:
-        """Return the named columns."""
+        """Return several columns of the table by name, as arrays."""
         return tuple(getattr(self, name) for name in names)
 
     @classmethod
     def empty(cls) -> Self:
-        """Return a table without rows."""
+        """Return a table of this type without rows."""
         return cls(**{name: np.empty(0, dtype) for name, dtype in cls._dtypes()})
 
 
@@ -271,7 +271,7 @@ def numbers(
 
 @dataclass(frozen=True)
 class Range:
-    """A range of allowed numbers."""
+    """A range of allowed numbers, with its description for errors."""
 
     largest: float = MAX_NUMBER  # maximum absolute value
     # Inclusive and exclusive lower bound
@@ -290,7 +290,7 @@ class Range:
 
     @property
     def largest_text(self) -> str:
-        """Maximum value as text."""
+        """Largest allowed value as text."""
         return f"{self.largest:g}"
 
     def __str__(self) -> str:

@@ -210,7 +210,7 @@ class Command(_CommandWithHelp, TyperCommand):
 
 
 class CommandGroup(_CommandWithHelp, TyperGroup):
-    """A group of commands."""
+    """A group of commands whose help has an example."""
 
 
 class App(typer.Typer):

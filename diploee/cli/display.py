@@ -127,10 +127,10 @@ def show_run(run: Run, limits: Sequence[str] = ()) -> None:
     show_statistics(run.scenario.name, answer)
     if pools := RunView(run).table(BY_POOL):
         show_tables([pools])
-    of_a_pool = (
+    pool_text = (
         f"; of a pool: {run.boundary('it_power_w')}" if run.metrics.get("pools") else ""
     )
-    console.print(f"Boundary: {escape(run.boundary() + of_a_pool)}.")
+    console.print(f"Boundary: {escape(run.boundary() + pool_text)}.")
     for warning in run.manifest["warnings"]:
         console.print(f"[yellow]warning:[/] {escape(warning)}")
     folder = escape(str(run.folder))

@@ -35,7 +35,8 @@ def fit_command(
     log_format: Annotated[
         str | None,
         typer.Option(
-            "--format", help=f"{one_of(JOB_LOG_FORMATS)}; recognised by content."
+            "--format",
+            help=f"{one_of(JOB_LOG_FORMATS)}; detected from its content by default.",
         ),
     ] = None,
     workload: Annotated[
@@ -49,8 +50,8 @@ def fit_command(
         str | None,
         typer.Option(
             help=(
-                "Scenario for the stream, from which missing options are taken; --out "
-                "then writes the whole scenario."
+                "Scenario of the stream, with values for missing options; --out then "
+                "writes the whole scenario."
             )
         ),
     ] = None,

@@ -55,9 +55,9 @@ def fit_models(
         SourceName,
         typer.Option(
             help=(
-                "leaderboard: ML.ENERGY's JSON; results: folders with results.json; "
-                "openg2g: its data/specs; hub: the gated data set, by the package "
-                "mlenergy-data."
+                "leaderboard: JSON files of ML.ENERGY; results: folders with "
+                "results.json; openg2g: its data/specs; hub: the gated data set, with "
+                "the package mlenergy-data."
             )
         ),
     ] = "leaderboard",
@@ -91,7 +91,7 @@ def fit_models(
 def serving_trace(
     trace: Annotated[
         Path,
-        typer.Argument(help="Request trace with the tokens of prompts and answers."),
+        typer.Argument(help="Request trace with the tokens of prompts and responses."),
     ],
     out: ToLibrary,
     n_nodes: Annotated[
@@ -99,7 +99,7 @@ def serving_trace(
         typer.Option("--nodes", min=1, max=1_000_000, help="Nodes of the replicas."),
     ] = 1,
     workload: Annotated[
-        str, typer.Option(help="Workload, as scenarios name it.")
+        str, typer.Option(help="Name of the workload in scenarios.")
     ] = "served",
     parameters: Annotated[
         list[str] | None,
@@ -142,11 +142,11 @@ def _batch_power_model(texts: Sequence[str]) -> BatchPowerModel:
     values: dict[str, Any] = {}
     for text in texts:
         key, equals, value = text.partition("=")
-        known = list(BatchPowerModel.model_fields)
-        if not equals or key not in known:
+        keys = list(BatchPowerModel.model_fields)
+        if not equals or key not in keys:
             raise InputError(
-                f"--set {text}: expected KEY=VALUE with a key of {one_of(known)}"
-                f"{did_you_mean(key, known)}"
+                f"--set {text}: expected KEY=VALUE with a key of {one_of(keys)}"
+                f"{did_you_mean(key, keys)}"
             )
         values[key] = read_value(value, f"--set {key}")
     return checked(

@@ -35,15 +35,15 @@ from diploee.importers.request_traces.generic_csv import Meaning
 from diploee.importers.request_traces.read import read_request_trace
 
 
-class TraceReading(Model):
+class TraceReadingOptions(Model):
     """Options for reading a request trace."""
 
     columns: dict[Meaning, str] | None = unset(
-        "Column of the csv for a meaning; repeatable."
+        "Column of the csv for a meaning; may be repeated."
     )
     time_unit: TimeUnit | None = unset("Unit of numeric times; inferred if absent.")
     services: tuple[str, ...] | None = unset(
-        "Service to keep, or name for a trace without services; repeatable."
+        "Service to keep, or name for a trace without services; may be repeated."
     )
     utc_offset: str | None = unset(
         "Zone of the trace's local time, +08:00 or Europe/Berlin; by default that of "
@@ -53,7 +53,7 @@ class TraceReading(Model):
         "Local hour of the week at the start of a trace without dates; Monday 00:00 "
         "is 0."
     )
-    step_s: float = default(60.0, "Step of the counts in s, a divisor of 3600.")
+    step_s: float = default(60.0, "Time step of the counts, in s, a divisor of 3600.")
 
 
 @options(
@@ -66,20 +66,21 @@ def fit_requests_command(
     trace: Annotated[
         Path, typer.Argument(help="Request trace; may be gzipped.", metavar="TRACE")
     ],
-    reading: TraceReading,
+    reading: TraceReadingOptions,
     choices: FitChoices,
     trace_format: Annotated[
         str | None,
         typer.Option(
-            "--format", help=f"{one_of(TRACE_FORMATS)}; recognised by content."
+            "--format",
+            help=f"{one_of(TRACE_FORMATS)}; detected from its content by default.",
         ),
     ] = None,
     scenario: Annotated[
         str | None,
         typer.Option(
             help=(
-                "Scenario for the stream, which gives the pool; --out then writes the "
-                "whole scenario."
+                "Scenario of the stream, with its pool; --out then writes the whole "
+                "scenario."
             )
         ),
     ] = None,

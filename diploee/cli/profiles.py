@@ -93,7 +93,8 @@ def compare_command(
         str, typer.Argument(metavar="A", help="Folder of profiles, or 'reference'.")
     ],
     second: Annotated[
-        str, typer.Argument(metavar="B", help="The library that A is compared with.")
+        str,
+        typer.Argument(metavar="B", help="Folder of profiles that A is compared with."),
     ] = "reference",
     as_json: Json = False,
 ) -> None:
@@ -209,7 +210,7 @@ def _list_profiles(profiles: Profiles = None, as_json: Json = False) -> None:
 @profiles_app.command("show")
 def _show_profile(
     profile_id: Annotated[
-        str, typer.Argument(help="Id of the profile, as 'list' shows it.")
+        str, typer.Argument(help="Id of the profile, as shown by 'list'.")
     ],
     out: Annotated[
         Path | None, path_option("PNG file to draw; <profile id>.png by default.")
@@ -228,13 +229,13 @@ def _show_profile(
         check_file_name(profile_id)
     path = out or Path(f"{profile_id}.png")
     plot_profile(profile, path, force)
-    facts = _facts(profile) | {"drawn to": str(path)}
+    facts = _profile_facts(profile) | {"drawn to": str(path)}
     lines = (f"{label:<10}{text}" for label, text in facts.items())
     print_result(facts, lines, as_json=as_json)
 
 
-def _facts(profile: PowerProfile) -> dict[str, str]:
-    """Return the facts about a profile, by short label."""
+def _profile_facts(profile: PowerProfile) -> dict[str, str]:
+    """Return properties of a profile by short label."""
     from diploee.base.errors import printable
     from diploee.metrics.spectral_bands import NO_METER
 

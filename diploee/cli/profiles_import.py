@@ -20,10 +20,10 @@ from diploee.cli.options import (
     rename_arguments,
 )
 from diploee.importers.power_logs.options import (
+    ImportOptions,
     MLPerfOptions,
     NvidiaSmiOptions,
     PlainOptions,
-    Reading,
     WattAMeterOptions,
 )
 
@@ -191,7 +191,7 @@ def _import(
     source_format: str,
     out: Path,
     force: bool,
-    new: Reading | None,
+    new: ImportOptions | None,
     as_json: bool,
 ) -> None:
     """Add profiles to a library, and print a summary of imports and repairs."""

@@ -67,7 +67,7 @@ def ride_through_command(
         typer.Option(
             formats=TIME_FORMATS,
             metavar="TIME",
-            help="Start, local time; else at P5, P50 and P95 of the load.",
+            help="Start in local time; by default at P5, P50 and P95 of the load.",
         ),
     ] = None,
     set_: SetOption = None,

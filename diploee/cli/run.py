@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 ScenarioArgument = Annotated[
     str,
     typer.Argument(
-        help="A scenario file, or a shipped name such as colocation_10mw.",
+        help="A scenario file, or a built-in name such as colocation_10mw.",
         autocompletion=shipped_names("scenario"),
     ),
 ]
@@ -97,8 +97,8 @@ def run_command(
             "--limits",
             metavar="NAME",
             help=(
-                "Check the run against limits (preset or file), at the step that "
-                "these need; may be repeated."
+                "Check the run against limits (preset or file), at the step that they "
+                "require; may be repeated."
             ),
             autocompletion=shipped_names("limits"),
         ),
@@ -107,7 +107,7 @@ def run_command(
         float | None,
         typer.Option(
             metavar="MINUTES",
-            help="Refuse a run with a longer forecast; 10 with limits.",
+            help="Refuse a run with a longer forecast time; 10 with limits.",
         ),
     ] = None,
     until_decided: Annotated[
@@ -115,8 +115,8 @@ def run_command(
         typer.Option(
             "--until-decided",
             help=(
-                "Stop, without a run folder, once it is certain that no limits file "
-                "is met; a run of one block keeps its folder."
+                "Stop without a run folder once all limits files are certainly "
+                "violated; a run of one block keeps its folder."
             ),
         ),
     ] = False,
@@ -263,7 +263,7 @@ def _weather(scenario: Scenario, year: Weather | None) -> dict[str, Any] | None:
     """Return a year's weather extremes and its file's design conditions [deg C]."""
     import numpy as np
 
-    from diploee.importers.weather_files import read_design
+    from diploee.importers.weather_files import read_design_conditions
 
     if year is None or (spec := scenario.facility.weather) is None:
         return None
@@ -272,7 +272,7 @@ def _weather(scenario: Scenario, year: Weather | None) -> dict[str, Any] | None:
         name: {"max": values.max(), "exceeded_0.4_percent": np.quantile(values, 0.996)}
         for name, values in bulbs.items()
     }
-    designs = [read_design(scenario.folder / name) for name in spec.files]
+    designs = [read_design_conditions(scenario.folder / name) for name in spec.files]
     return {
         "source": year.source,
         **extremes,
@@ -287,11 +287,11 @@ _BULBS = (
 """Temperature column, label and key of the design extreme in a file's header."""
 
 
-def _weather_lines(found: dict[str, Any] | None) -> Iterator[str]:
-    if found is None:
+def _weather_lines(weather: dict[str, Any] | None) -> Iterator[str]:
+    if weather is None:
         return
-    yield f"weather: {found['source']}"
-    design = found["design"]
+    yield f"weather: {weather['source']}"
+    design = weather["design"]
     for name, words, key in _BULBS:
         head = (
             f"; in its head {design[name]:.1f}, {words} {design[key]:.1f}"
@@ -299,8 +299,8 @@ def _weather_lines(found: dict[str, Any] | None) -> Iterator[str]:
             else ""
         )
         yield (
-            f"  {name[:3]} bulb [deg C]: at most {found[name]['max']:.1f}, exceeded "
-            f"in 0.4 % of the hours {found[name]['exceeded_0.4_percent']:.1f}{head}"
+            f"  {name[:3]} bulb [deg C]: at most {weather[name]['max']:.1f}, exceeded "
+            f"in 0.4 % of the hours {weather[name]['exceeded_0.4_percent']:.1f}{head}"
         )
 
 

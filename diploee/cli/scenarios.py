@@ -25,7 +25,7 @@ Name = Annotated[
     str,
     typer.Argument(
         metavar="NAME",
-        help="Name of a shipped scenario, sweep or preset of limits.",
+        help="Name of a built-in scenario, sweep or preset of limits.",
         autocompletion=shipped_names(*KINDS),
     ),
 ]

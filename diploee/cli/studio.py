@@ -21,7 +21,8 @@ def studio_command(
     scenario: Annotated[
         str | None,
         typer.Argument(
-            help="Scenario file or shipped name to start from; else the template."
+            help="Scenario file or built-in name to start from; the template by "
+            "default."
         ),
     ] = None,
     folder: Annotated[
@@ -36,13 +37,18 @@ def studio_command(
     ] = None,
     at_most: Annotated[
         float,
-        typer.Option(metavar="MINUTES", help="Refuse runs with a longer forecast."),
+        typer.Option(
+            metavar="MINUTES", help="Refuse runs with a longer forecast time."
+        ),
     ] = AT_MOST_MIN,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")
+        int, typer.Option(min=0, max=65535, help="Port; 0 for any free port.")
     ] = 0,
     no_browser: Annotated[
-        bool, typer.Option("--no-browser", help="Only print the address.")
+        bool,
+        typer.Option(
+            "--no-browser", help="Print the address without opening a browser."
+        ),
     ] = False,
     quiet: Quiet = False,
 ) -> None:

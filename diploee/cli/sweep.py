@@ -26,14 +26,15 @@ from diploee.sweeps.local import run_locally, usable_cores
 from diploee.sweeps.task import Executor, in_process
 
 
-class Running(Model):
+class ExecutionOptions(Model):
     """Execution options of a sweep: folder, workers, engine and output."""
 
     out: str | None = unset(
         "Folder, sweeps/<name> by default; complete runs in it are not repeated."
     )
     workers: Annotated[int, Field(ge=0)] | None = unset(
-        "Processes, by default one per core as memory allows; 0 is this process."
+        "Number of processes, by default one per core if memory allows; 0 to use this "
+        "process."
     )
     dask: str | None = unset(
         "Address of a Dask scheduler for the runs, such as tcp://10.0.0.1:8786."
@@ -41,7 +42,7 @@ class Running(Model):
     engine: Engine | None = unset(
         "Scheduler, with equal results; compiled by default where available."
     )
-    max_runs: PositiveInt = default(10_000, "Refuse a sweep of more runs.")
+    max_runs: PositiveInt = default(10_000, "Refuse a sweep with more runs.")
     profiles: tuple[str, ...] = default(
         (),
         "Folder of power profiles (default 'reference'); may be repeated.",
@@ -53,14 +54,15 @@ class Running(Model):
     as_json: bool = default(False, "Print the result as JSON.")
 
 
-class Spread(Running):
+class EnsembleOptions(ExecutionOptions):
     """Options of an ensemble: number of seeds, and sampling of assumptions."""
 
     seeds: Annotated[int, Field(ge=2)] | None = unset(
         "Number of seeds; 20 for a scenario."
     )
     accuracy: float | None = unset(
-        "Relative half-width of 95 % confidence intervals to find the seeds for."
+        "Relative half-width of 95 % confidence intervals, for which the number of "
+        "seeds is determined."
     )
     assumed: bool = default(
         False,
@@ -74,11 +76,11 @@ def sweep_command(
         str,
         typer.Argument(
             metavar="FILE",
-            help="A sweep file, or a shipped sweep's name.",
+            help="A sweep file, or the name of a built-in sweep.",
             autocompletion=shipped_names("sweep"),
         ),
     ],
-    running: Running,
+    running: ExecutionOptions,
 ) -> None:
     """Run a scenario over values of its keys; a stopped sweep is resumed."""
     sweep = load_sweep(file)
@@ -92,18 +94,20 @@ def ensemble_command(
     scenario: Annotated[
         str,
         typer.Argument(
-            help="A scenario or a sweep file, or the name of a shipped one.",
+            help="A scenario or sweep file, or the name of a built-in one.",
             autocompletion=shipped_names("scenario", "sweep"),
         ),
     ],
-    running: Spread,
+    running: EnsembleOptions,
 ) -> None:
     """Run a scenario with many seeds, to show the spread of its results."""
     options = (running.seeds, running.accuracy, running.assumed, running.profiles)
     _run_or_forecast(load_ensemble(scenario, *options), running, ("ensemble",))
 
 
-def _run_or_forecast(sweep: Sweep, running: Running, ids: Collection[str]) -> None:
+def _run_or_forecast(
+    sweep: Sweep, running: ExecutionOptions, ids: Collection[str]
+) -> None:
     """Forecast a sweep, or run it and print sections and failed runs."""
     if running.dry_run:
         _forecast(sweep, running)
@@ -114,7 +118,7 @@ def _run_or_forecast(sweep: Sweep, running: Running, ids: Collection[str]) -> No
     _finish(result, running)
 
 
-def _forecast(sweep: Sweep, running: Running) -> None:
+def _forecast(sweep: Sweep, running: ExecutionOptions) -> None:
     n_workers = 1 if running.workers == 0 else running.workers or usable_cores()
     n_runs, result = forecast(sweep, n_workers, running.profiles, running.max_runs)
     if running.as_json:
@@ -124,7 +128,7 @@ def _forecast(sweep: Sweep, running: Running) -> None:
         typer.echo(f"{sweep.name}: {amount} take {result.text()}; nothing was run")
 
 
-def _run(sweep: Sweep, running: Running) -> SweepResult:
+def _run(sweep: Sweep, running: ExecutionOptions) -> SweepResult:
     try:
         return run_sweep(
             sweep,
@@ -142,7 +146,7 @@ def _run(sweep: Sweep, running: Running) -> SweepResult:
         raise
 
 
-def _executor(running: Running) -> Executor:
+def _executor(running: ExecutionOptions) -> Executor:
     if running.dask is not None:
         if running.workers is not None:
             raise InputError(
@@ -155,7 +159,7 @@ def _executor(running: Running) -> Executor:
     return partial(run_locally, n_workers=running.workers or usable_cores())
 
 
-def _finish(result: SweepResult, running: Running) -> None:
+def _finish(result: SweepResult, running: ExecutionOptions) -> None:
     """Print the result as JSON if requested; list failed runs and exit with 1."""
     if running.as_json:
         content = {

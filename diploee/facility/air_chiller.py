@@ -109,7 +109,7 @@ class AirChillerSpec(HeatCoolingSpec, PartLoad, FrostProtection):
         7.5,
         "Temperature rise of the chilled water [K]",
         (5, 10),
-        "of large sites, Lei and Masanet",
+        "(large sites, Lei and Masanet)",
     )
     pump_pressure_pa: Pascal = uncertain(
         200e3, "Pressure of the pumps [Pa]", (150e3, 250e3)
@@ -118,7 +118,7 @@ class AirChillerSpec(HeatCoolingSpec, PartLoad, FrostProtection):
         0.7,
         "Efficiency of the pumps, 0-1",
         (0.6, 0.8),
-        "of large sites, Lei and Masanet",
+        "(large sites, Lei and Masanet)",
     )
     room_fan_pressure_pa: Pascal = large_site_value(
         500.0, "Pressure rise of the room's fans [Pa]", (400, 600)
@@ -131,8 +131,8 @@ class AirChillerSpec(HeatCoolingSpec, PartLoad, FrostProtection):
     )
 
     @property
-    def follows(self) -> Literal["wet_bulb", "dry_bulb"]:
-        """Driving temperature of the plant."""
+    def driving_temperature(self) -> Literal["wet_bulb", "dry_bulb"]:
+        """Outdoor temperature that determines the power: dry bulb."""
         return "dry_bulb"
 
     @property
@@ -141,7 +141,7 @@ class AirChillerSpec(HeatCoolingSpec, PartLoad, FrostProtection):
         return -40.0, 55.0
 
     @property
-    def breaks_c(self) -> tuple[float, ...]:
+    def breakpoints_c(self) -> tuple[float, ...]:
         """Dry-bulb temperatures at which the slope changes or the fans stop [deg C]."""
         ends = self.chilled_water_c + self.water_rise_k - self.dry_cooler_approach_k
         lift = (
@@ -166,7 +166,7 @@ class AirChillerSpec(HeatCoolingSpec, PartLoad, FrostProtection):
 
     @property
     def _evaporator_k(self) -> float:
-        """Evaporator temperature [K]."""
+        """Evaporator temperature, below the chilled water [K]."""
         return self.chilled_water_c - self.evaporator_approach_k + ZERO_C_K
 
     def relative_power(

@@ -50,12 +50,12 @@ class AuxiliaryLoadSpec(StageSpec):
         (0.002, 0.03),
     )
     power_factor: PositiveShare = uncertain(
-        0.95, "Power factor, lagging, where reactive power is modelled", (0.9, 0.98)
+        0.95, "Power factor, lagging, if reactive power is modelled", (0.9, 0.98)
     )
 
     @model_validator(mode="after")
     def _check_one_size(self) -> AuxiliaryLoadSpec:
-        """Refuse both sizes at once."""
+        """Refuse `power_kw` together with `design_share`."""
         if self.power_kw is not None and self.design_share is not None:
             raise ValueError("give either power_kw or design_share")
         return self

@@ -74,7 +74,7 @@ Values = Mapping[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Block(Brief):
-    """Columns over consecutive intervals."""
+    """Columns of power and other quantities over consecutive intervals."""
 
     t0_ms: int  # start of the first interval [ms]
     dt_ms: int  # length of an interval [ms]
@@ -104,7 +104,7 @@ class Block(Brief):
 
 
 def concatenate_blocks(blocks: Sequence[Block]) -> Block:
-    """Concatenate adjacent blocks."""
+    """Concatenate blocks that follow each other directly."""
     if len(blocks) == 1:
         return blocks[0]
     first = blocks[0]
@@ -129,7 +129,7 @@ class SiteView(Brief):
     folder: Path = Path()  # base of relative file names
     columns: Columns = ()  # columns declared by all stages
 
-    def with_role(self, *roles: Role) -> tuple[str, ...]:
+    def columns_with_roles(self, *roles: Role) -> tuple[str, ...]:
         """Return the names of the stages' columns with certain roles."""
         return tuple(column.name for column in self.columns if column.role in roles)
 
@@ -137,8 +137,8 @@ class SiteView(Brief):
         """Raise an error if the nodes' AC power is not modelled."""
         if not self.ac:
             raise InputError(
-                f"facility.stages: '{kind}' needs what the nodes draw at their AC "
-                "input; name its model for every type of node in use, "
+                f"facility.stages: '{kind}' needs the power that the nodes draw at "
+                "their AC input; name its model for every type of node in use, "
                 "facility.node_types.<name>.ac_power"
             )
 
@@ -443,7 +443,7 @@ def check_order(stages: Sequence[object]) -> None:
         rank = PLACES.index(place) if place is not None else position
         if rank < position or position == len(PLACES) - 1:
             raise StageError(
-                f"facility.stages.{i}: '{name}' must not stand behind '{last_placed}'; "
+                f"facility.stages.{i}: '{name}' must not come after '{last_placed}'; "
                 f"the order is {', '.join(PLACES)}, which is the last"
             )
         if rank > position:

@@ -108,7 +108,7 @@ class ChargeCycles:
             self._deepest = max(self._deepest, int(closed_swings[0].max(initial=0)))
 
     def count(self) -> _CycleCount:
-        """Return the cycles so far."""
+        """Return the cycles of the state of charge added so far, by depth."""
         halves = np.abs(np.diff(self._points.residue))
         classes = self._classes + _count_by_depth(halves)
         classes[-2] += classes[-1]
@@ -153,13 +153,13 @@ class RampRates(Model):
 
     @model_validator(mode="after")
     def _check_any(self) -> RampRates:
-        """Refuse limits without any rate."""
+        """Refuse ramp limits with neither a rise nor a fall."""
         if self.up_mw_per_min is None and self.down_mw_per_min is None:
             raise ValueError("give up_mw_per_min, down_mw_per_min or both")
         return self
 
     def supply_limits(self) -> SupplyLimits:
-        """Return the limits in W/s."""
+        """Return the ramp limits converted from MW/min to W/s."""
         up, down = (
             np.inf if rate is None else rate * W_PER_MW / S_PER_MIN
             for rate in (self.up_mw_per_min, self.down_mw_per_min)

@@ -16,7 +16,7 @@ BEFORE_STORES = COLUMNS["before_stores"]
 
 @dataclass(frozen=True)
 class BeforeStores:
-    """A stage that records the power that passes it."""
+    """A stage that records the power upstream of the first battery or ramp limit."""
 
     ac: bool
     kind: ClassVar[str] = "before_stores"
@@ -32,7 +32,7 @@ class BeforeStores:
         return None
 
     def apply(self, block: Block, state: None) -> tuple[Values, None]:
-        """Return the power that arrives."""
+        """Return the power that arrives at the stage as its columns."""
         powers = (
             block.columns[name] for name in (POWER, REACTIVE) if name in block.columns
         )
@@ -41,7 +41,7 @@ class BeforeStores:
         ), state
 
 
-def first_store_index(stages: Sequence[Any]) -> int:
+def first_storage_index(stages: Sequence[Any]) -> int:
     """Return the index of the first battery or ramp limit, or the number of stages."""
     roles = [{column.role for column in stage.columns} for stage in stages]
     return next(

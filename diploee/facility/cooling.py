@@ -112,9 +112,9 @@ class FrostProtection(Model):
 
 
 def running_fans(temperature_c: Any, approach_k: float, min_c: float) -> Any:
-    """Return the fraction of fans that run to keep cold water at `least_c` or above.
+    """Return the fraction of fans that run to keep cold water at `min_c` or above.
 
-    ``n = dT / max(T_min - T, dT)``, with dT `approach_k` [K], T_min `least_c` and T the
+    ``n = dT / max(T_min - T, dT)``, with dT `approach_k` [K], T_min `min_c` and T the
     outdoor temperature [deg C]. The air flow for a given heat is inversely proportional
     to its temperature rise; fans are staged, so that their power is proportional to the
     flow.
@@ -126,8 +126,8 @@ class Plant(ABC):
     """A static cooling model: power per design heat, by heat per design heat."""
 
     @property
-    def follows(self) -> Literal["wet_bulb", "dry_bulb"]:
-        """Driving temperature of the plant."""
+    def driving_temperature(self) -> Literal["wet_bulb", "dry_bulb"]:
+        """Outdoor temperature that determines the power: wet bulb or dry bulb."""
         return "wet_bulb"
 
     @property
@@ -136,7 +136,7 @@ class Plant(ABC):
         """Lowest and highest temperature of the model's validity [deg C]."""
 
     @property
-    def breaks_c(self) -> Sequence[float]:
+    def breakpoints_c(self) -> Sequence[float]:
         """Temperatures at which the slope of the model changes [deg C]."""
         return ()
 
@@ -153,7 +153,7 @@ class Plant(ABC):
 
 
 class CoolingSpec(StageSpec, ABC):
-    """Scenario settings of cooling."""
+    """Scenario settings common to all cooling models: lags and power factor."""
 
     columns = COLUMNS["cooling"]
     metrics = METRICS["cooling"]
@@ -217,7 +217,7 @@ class CoolingSpec(StageSpec, ABC):
 
     @abstractmethod
     def design_w(self, site: SiteView) -> float:
-        """Return the design heat [W]."""
+        """Return the design heat of the plant [W]."""
 
     @property
     def other_heat_w(self) -> float:
@@ -271,7 +271,7 @@ class HeatCoolingSpec(CoolingSpec, Plant):
         return self
 
     def design_w(self, site: SiteView) -> float:
-        """Return the design heat [W]."""
+        """Return the design heat, by default from the nodes' rated power [W]."""
         if self.design_heat_mw is not None:
             return self.design_heat_mw * W_PER_MW
         return DESIGN_OVER_RATED * site.rated_power_w
@@ -289,19 +289,19 @@ class Cooling:
         self.spec, self.boundary, self.plant = spec, spec.boundary, spec.plant(site)
         # Power of on-site sources and storage becomes heat like that of the grid
         self._source_columns = (
-            site.with_role("source", "store") if spec.source == POWER else ()
+            site.columns_with_roles("source", "store") if spec.source == POWER else ()
         )
         self._weather = weather = site.weather
         self.design_w = spec.design_w(site)
         self.temperature_c = (
             weather.wet_bulb_c
-            if self.plant.follows == "wet_bulb"
+            if self.plant.driving_temperature == "wet_bulb"
             else weather.dry_bulb_c
         )
         low_c, high_c = self.plant.range_c
         n_steps = int(np.ceil((high_c - low_c) / STEP_K))
         even = np.linspace(low_c, high_c, n_steps + 1)
-        inner_breaks = [t for t in self.plant.breaks_c if low_c < t < high_c]
+        inner_breaks = [t for t in self.plant.breakpoints_c if low_c < t < high_c]
         nodes_c = np.unique(np.concatenate([even, inner_breaks]))
         table = self.plant.relative_power(HEATS[None, :], nodes_c[:, None])
         self._table = _PowerTable(
@@ -353,13 +353,13 @@ class Cooling:
         return _CoolingMeter(self)
 
     @cached_property
-    def hours_clamped(self) -> CumulativeHours:
+    def hours_outside_range(self) -> CumulativeHours:
         """Hours outside the temperature range of the model."""
         low_c, high_c = self.plant.range_c
         time_ms, temperature_c = self._weather.time_ms, self.temperature_c
-        return CumulativeHours.above(
+        return CumulativeHours.hours_above(
             time_ms, temperature_c, high_c
-        ) + CumulativeHours.above(time_ms, -temperature_c, -low_c)
+        ) + CumulativeHours.hours_above(time_ms, -temperature_c, -low_c)
 
     @cached_property
     def hours_beyond_set_point(self) -> CumulativeHours | None:
@@ -367,7 +367,9 @@ class Cooling:
         limit_c = self.plant.set_point_c
         if limit_c is None:
             return None
-        return CumulativeHours.above(self._weather.time_ms, self.temperature_c, limit_c)
+        return CumulativeHours.hours_above(
+            self._weather.time_ms, self.temperature_c, limit_c
+        )
 
 
 class _CoolingMeter(LoadMeter):
@@ -383,7 +385,7 @@ class _CoolingMeter(LoadMeter):
         """Add a block that has passed all stages."""
         super().add(block)
         clamped, set_point_hours = (
-            self._cooling.hours_clamped,
+            self._cooling.hours_outside_range,
             self._cooling.hours_beyond_set_point,
         )
         self._clamped_h += clamped.between(block.t0_ms, block.end_ms)
@@ -410,7 +412,7 @@ class CumulativeHours(NamedTuple):
     hours: Float64Array
 
     @classmethod
-    def above(
+    def hours_above(
         cls, time_ms: Int64Array, values: Float64Array, limit: float
     ) -> CumulativeHours:
         """Return the hours in which values, linear between times, are above a limit."""
@@ -466,7 +468,7 @@ def _lag_fractions(
 
 
 class _WeatherLines(NamedTuple):
-    """Hourly weather, linear in between."""
+    """Hourly temperatures for the compiled kernel, linear between times."""
 
     time_ms: Float64Array
     driving_c: Float64Array  # driving temperature of the plant

@@ -83,8 +83,8 @@ class _MeasuredPlant(Plant):
         )
 
     @property
-    def follows(self) -> Temperature:
-        """Driving temperature of the plant."""
+    def driving_temperature(self) -> Temperature:
+        """Outdoor temperature of the table: wet bulb or dry bulb."""
         return self.temperature
 
     @property
@@ -93,7 +93,7 @@ class _MeasuredPlant(Plant):
         return float(self.nodes_c[0]), float(self.nodes_c[-1])
 
     @property
-    def breaks_c(self) -> Sequence[float]:
+    def breakpoints_c(self) -> Sequence[float]:
         """Temperatures of the table [deg C]."""
         return [float(t) for t in self.nodes_c]
 
@@ -168,7 +168,7 @@ class CoolingTableSpec(CoolingSpec):
         return site.rated_power_w
 
     def plant(self, site: SiteView) -> Plant:
-        """Return the table."""
+        """Return the measured table, from its points or file, as a static model."""
         points = self.points
         if self.path is not None:
             points = entry_point_objects(READERS)["cooling_points"](

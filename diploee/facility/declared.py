@@ -1,4 +1,4 @@
-"""Declared columns and metrics of the shipped stages, read from tables."""
+"""Declared columns and metrics of the built-in stages, read from CSV tables."""
 
 from __future__ import annotations
 

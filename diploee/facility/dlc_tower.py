@@ -60,7 +60,7 @@ class DlcTowerSpec(HeatCoolingSpec, PartLoad):
         0.9,
         "Fraction of the heat removed by liquid, 0-1",
         (0.7, 0.97),
-        "of plants; Frontier has 0.945",
+        "(plants; Frontier has 0.945)",
         basis="",
     )
     loop_pump_fraction: Annotated[float, Field(ge=0, le=0.2)] = uncertain(
@@ -110,9 +110,9 @@ class DlcTowerSpec(HeatCoolingSpec, PartLoad):
         return -40.0, CONDENSER_C[1] - self.rest.tower_approach_k
 
     @property
-    def breaks_c(self) -> tuple[float, ...]:
+    def breakpoints_c(self) -> tuple[float, ...]:
         """Wet-bulb temperatures at which the slope changes [deg C]."""
-        return self.rest.breaks_c
+        return self.rest.breakpoints_c
 
     @property
     def set_point_c(self) -> float | None:

@@ -131,7 +131,7 @@ class GeneratorSpec(StageSpec, Nameable):
             )
         if self.schedule is not None and self.hysteresis_mw:
             raise ValueError(
-                "hysteresis_mw is of above_mw: leave it out beside a schedule"
+                "hysteresis_mw applies to above_mw only: leave it out with a schedule"
             )
         return self
 

@@ -68,7 +68,7 @@ class TitaniumTypSpec(CurveSpec):
     # ASSUMPTION: 92.4, 95.1, 95.9 and 94.6 % at 10, 20, 50 and 100 % load [M].
     kind: Literal["titanium_typ"] = default(
         "titanium_typ",
-        "A typical supply of 80 PLUS Titanium (assumed: 95.9 % at half load).",
+        "A typical 80 PLUS Titanium power supply (assumed: 95.9 % at half load).",
         assumed=True,
     )
 
@@ -84,7 +84,7 @@ class Orv3Spec(CurveSpec):
     # ASSUMPTION: "over 97.5 %" at its peak (a secondary source), 94.1 % at 10 % load.
     kind: Literal["orv3"] = default(
         "orv3",
-        "A power shelf of Open Rack V3 (assumed: 97.6 % at half load).",
+        "An Open Rack V3 power shelf (assumed: 97.6 % at half load).",
         assumed=True,
     )
 
@@ -105,7 +105,7 @@ class MeasuredSpec(CurveSpec):
 
     @model_validator(mode="after")
     def _check_possible(self) -> MeasuredSpec:
-        """Refuse impossible efficiencies."""
+        """Refuse values outside 0-1, and an input power that falls with load."""
         for load, efficiency in self.efficiency.items():
             if not 0 < load <= 1:
                 raise ValueError(
@@ -160,7 +160,8 @@ class PointsSpec(MeasuredSpec):
 
     kind: Literal["points"] = default(
         "points",
-        "A quadratic loss fitted to measured efficiencies within half a point.",
+        "A quadratic loss fitted to measured efficiencies, with an error of at most "
+        "half a percentage point.",
     )
 
     @cached_property
@@ -190,7 +191,7 @@ class TableSpec(MeasuredSpec):
     """
 
     kind: Literal["table"] = default(
-        "table", "Straight lines of the loss between measured efficiencies."
+        "table", "Measured efficiencies, with the loss linear between them."
     )
 
     @cached_property

@@ -32,7 +32,7 @@ class ColumnMeter:
         self._measures = measures
 
     def add(self, block: Block) -> None:
-        """Add a block."""
+        """Add a block to the statistics of all columns."""
         for measure, source in self._measures.values():
             values = (
                 block.columns[source]

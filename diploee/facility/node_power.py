@@ -42,7 +42,7 @@ from diploee.facility.loss_curves import SUPPLIES, CurveSpec, Orv3Spec, Titanium
 
 
 class AcPowerSpec(Kind):
-    """Base class of the models of a node's AC power, all of them without state."""
+    """Base class of the models of a node's AC power, which have no state."""
 
     @abstractmethod
     def ac_power_w(
@@ -67,25 +67,29 @@ Share = Share
 Supply = Annotated[SerializeAsAny[CurveSpec], SUPPLIES]
 
 _FIXED = (
-    "DRAM, network cards, drives, management, regulators: share of the devices' rating"
+    "Power of DRAM, network cards, drives, management and regulators, per device rating"
 )
-_FAN_MIN = "Fans while the devices idle: share of their rating"
+_FAN_MIN = "Fan power while the devices idle, per device rating"
 _FAN_MAX = (
-    "Fans at the devices' rating: share of it; between, by the cube of the activity"
+    "Fan power with the devices at their rating, per device rating; in between it "
+    "rises with the cube of the activity"
 )
 _VARIABLE = (
-    "Regulators and network cards by load: share of the devices' power above idle"
+    "Load-dependent power of regulators and network cards, per device power above idle"
 )
 _SUPPLY = (
-    "Power supplies by name, or by efficiencies: {kind: points, efficiency: {0.1: "
+    "Power supplies, by name or by efficiencies: {kind: points, efficiency: {0.1: "
     "0.92, ...}}"
 )
-_RATIO = "Installed rating of the supplies per DC power at the devices' rating"
+_RATIO = (
+    "Installed rating of the power supplies per DC power with the devices at their "
+    "rating"
+)
 _NETWORK = "A node's share of switches and other network equipment [W]"
-_SERVERS = "of servers"
+_SERVERS = "(servers)"
 _REACTIVE = (
-    "Input capacitors of the supplies: constant reactive power supplied, share of "
-    "the supplies' installed rating"
+    "Constant reactive power supplied by the input capacitors of the power "
+    "supplies, per installed rating"
 )
 
 
@@ -93,9 +97,9 @@ class _Node(AcPowerSpec):
     """Base class of the shipped models of a node."""
 
     supply_ratio: Annotated[float, Field(ge=1, le=10)] = uncertain(
-        1.8, _RATIO, (1.2, 2.4), "of racks and servers"
+        1.8, _RATIO, (1.2, 2.4), "(racks and servers)"
     )
-    network_w: NonNegativeFloat = uncertain(60.0, _NETWORK, (30, 150), "of racks")
+    network_w: NonNegativeFloat = uncertain(60.0, _NETWORK, (30, 150), "(racks)")
     reactive_share: Share = uncertain(0.026, f"{_REACTIVE}; at 230 V, 60 Hz", (0, 0.08))
 
     @abstractmethod
@@ -185,7 +189,7 @@ class DlcSpec(_Shares, _Node):
         "dlc", "A node with direct liquid cooling and a rack's power shelf."
     )
     fixed_share: Share = uncertain(
-        0.08, f"{_FIXED}; Frontier's has 0.073", (0.05, 0.2), _SERVERS
+        0.08, f"{_FIXED}; 0.073 at Frontier", (0.05, 0.2), _SERVERS
     )
     fan_share_min: Share = default(0.0, f"{_FAN_MIN} (none).")
     fan_share_max: Share = default(0.0, f"{_FAN_MAX} (none).")

@@ -46,13 +46,13 @@ class PduSpec(StageSpec):
         0.005,
         "Loss at rated load that is proportional to the load, per rating",
         (0, 0.01),
-        "of large sites",
+        "(large sites)",
     )
     square_loss: Loss = uncertain(
         0.005,
         "Loss at rated load that is proportional to the square of the load, per rating",
         (0, 0.01),
-        "of large sites",
+        "(large sites)",
     )
 
     def open(self, site: SiteView) -> PduSpec:

@@ -24,8 +24,8 @@ class Billing(Model):
         15, "Clock interval of the billed demand [min]."
     )
     power_factor_min: PositiveShare | None = optional(
-        "A month's demand is billed times this over its average lagging power factor "
-        "where that is lower, 0-1."
+        "Minimum average lagging power factor of a month, 0-1; with a lower one, the "
+        "month's demand is multiplied by their ratio."
     )
     kvar_free_share: NonNegativeFloat | None = optional(
         "Maximum free reactive demand per maximum demand of the month; 0.62 is a power "
@@ -40,7 +40,7 @@ class Billing(Model):
 
     @model_validator(mode="after")
     def _check_any_rule(self) -> Billing:
-        """Refuse settings without any rule."""
+        """Refuse billing settings without any tariff rule."""
         rules = [name for name in type(self).model_fields if name != "interval_min"]
         if all(getattr(self, name) is None for name in rules):
             raise ValueError(
@@ -50,7 +50,7 @@ class Billing(Model):
 
 
 class Contract(NamedTuple):
-    """Contracted power of a connection."""
+    """Contracted power of a connection: amount, key and unit."""
 
     amount: float  # contracted power [`unit`]
     name: str
@@ -90,7 +90,7 @@ class PointOfInterconnectionSpec(StageSpec):
 
     @model_validator(mode="after")
     def _check_one_contract(self) -> Self:
-        """Refuse two contracted powers."""
+        """Refuse contracts for both active and apparent power."""
         if self.contract_mva is not None and self.contract_mw is not None:
             raise ValueError(
                 "has contract_mva and contract_mw; give the contracted one, and null "
@@ -113,7 +113,7 @@ class PointOfInterconnectionSpec(StageSpec):
         """Return the stage for a facility, which must model reactive power."""
         site.require_ac(self.kind)
         opened = self.model_copy()
-        opened._losses = site.with_role("loss")
+        opened._losses = site.columns_with_roles("loss")
         return opened
 
     def apply(self, block: Block, state: None) -> tuple[Values, None]:  # noqa: ARG002

@@ -70,11 +70,11 @@ class RampLimitSpec(StageSpec, Nameable, RampRates):
         """Refuse a dummy load or curtailment without a limit in its direction."""
         if self.ballast_mw is not None and self.down_mw_per_min is None:
             raise ValueError(
-                "ballast_mw holds falls alone: give down_mw_per_min, or leave it out"
+                "ballast_mw limits falls only: give down_mw_per_min, or leave it out"
             )
         if self.curtails and self.up_mw_per_min is None:
             raise ValueError(
-                "curtails holds rises alone: give up_mw_per_min, or leave it out"
+                "curtails limits rises only: give up_mw_per_min, or leave it out"
             )
         return self
 

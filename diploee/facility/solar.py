@@ -88,7 +88,9 @@ class SolarSpec(StageSpec, Nameable):
         180.0, "Azimuth of fixed panels, clockwise from north [deg]: 180 is south."
     )
     tracks: bool = default(
-        False, "Rows that follow the sun from east to west, in place of fixed panels."
+        False,
+        "Whether rows of panels follow the sun from east to west, instead of "
+        "fixed panels.",
     )
     losses: Share = uncertain(
         0.14,

@@ -1,6 +1,6 @@
 """Transformers in series, from the nodes' side to the point of interconnection.
 
-They require the nodes' AC power.
+They need a model of the nodes' AC power.
 
 See also: docs/models/node_to_meter.md
 """
@@ -90,7 +90,7 @@ class Transformer(Model):
 
     @model_validator(mode="after")
     def _check_possible(self) -> Transformer:
-        """Refuse incomplete or impossible parameters."""
+        """Refuse missing parameters, and losses above the impedance or current."""
         missing = [key for key in Losses._fields if getattr(self, key) is None]
         if self.preset is None and missing:
             raise ValueError(

@@ -132,7 +132,7 @@ class UpsSpec(StageSpec):
 
     @property
     def _installed_w(self) -> float:
-        """Installed power [W]."""
+        """Installed power of all units together [W]."""
         return (self.installed_mw or 0.0) * W_PER_MW
 
     def meter(self) -> LoadMeter:

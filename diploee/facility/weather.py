@@ -60,7 +60,7 @@ class Sun(Brief):
 
     @property
     def step_ms(self) -> int:
-        """Length of a record [ms]."""
+        """Length of an irradiance record [ms]."""
         return int(self.middle_ms[1] - self.middle_ms[0])
 
 
@@ -76,7 +76,7 @@ class Weather(Brief):
     pressure_pa: Float64Array
     source: str  # short description of the source
     typical: bool  # True for a typical day or year, which has no extremes
-    sun: Sun | str = "this weather holds none"  # irradiance, or the reason for none
+    sun: Sun | str = "this weather has none"  # irradiance, or the reason for none
     utc_offset_ms: int | None = None  # UTC offset of the weather's hours [ms]
 
 
@@ -102,9 +102,9 @@ class WeatherYear:
     first_ms: int
     zone: tzinfo  # standard time of the station, a fixed offset
     source: str  # short description of the source
-    sun: SunYear | str = "this weather holds none"  # irradiance, or the reason for none
+    sun: SunYear | str = "this weather has none"  # irradiance, or the reason for none
 
-    def warmed(self, offset_k: float) -> WeatherYear:
+    def warmer(self, offset_k: float) -> WeatherYear:
         """Return warmer weather with the same relative humidity and pressure.
 
         ASSUMPTION: the relative humidity is constant, so that the wet-bulb temperature
@@ -188,13 +188,14 @@ Read = Callable[..., WeatherYear]
 
 
 class WeatherSpec(Kind):
-    """Scenario settings of the weather."""
+    """Scenario settings of the weather, common to all sources."""
 
     offset_k: float = default(
         0.0,
         (
-            "Added to the dry-bulb temperature as a stress test [K]; relative humidity "
-            "and pressure stay (our choice), and the wet-bulb temperature follows."
+            "Increase of the dry-bulb temperature, as a stress test [K]; relative "
+            "humidity and pressure are kept, and the wet-bulb temperature is computed "
+            "from them."
         ),
         ge=-20,
         le=20,
@@ -223,7 +224,7 @@ class WeatherSpec(Kind):
 
         `folder` is the base of file names, and `read` is as in `year`.
         """
-        year = self.year(folder, read).warmed(self.offset_k)
+        year = self.year(folder, read).warmer(self.offset_k)
         zone = year.zone if self.utc_offset is None else fixed_zone(self.utc_offset)
         return year.for_run(clock, zone, self.typical)
 
@@ -234,9 +235,9 @@ class TypicalDaySpec(WeatherSpec):
     kind: Literal["typical_day"] = default(
         "typical_day",
         (
-            "A mean day of each month of a shipped station, by TMY3; it needs no file. "
-            "Mean days have no heat waves: hours beyond a set point and peaks are "
-            "underestimated."
+            "A mean day of each month at a station that is included (TMY3), so that no "
+            "file is needed. Mean days have no heat waves: peaks and hours above a set "
+            "point are underestimated."
         ),
     )
     station: Literal["denver", "greensboro"] = Field(
@@ -244,7 +245,7 @@ class TypicalDaySpec(WeatherSpec):
     )
 
     def year(self, folder: Path, read: Read) -> WeatherYear:  # noqa: ARG002
-        """Return the year of weather."""
+        """Return the station's mean days as a year of weather."""
         path = shipped_folder("profiles") / "weather" / "typical_days.csv"
         return read(read_typical_days, path, station=self.station)
 
@@ -257,9 +258,8 @@ class WeatherFileSpec(WeatherSpec):
         (
             "A file with the records of one year: EPW, TMY3 CSV, or CSV of the "
             "National Solar Radiation Database (PSM); needs the extra 'weather'. "
-            "Records are laid over the run by month, day and hour in the standard "
-            "time that the file names; 29 February repeats the 28th where the file "
-            "has none."
+            "Records are assigned to the run by month, day and hour, in the standard "
+            "time of the file; 29 February repeats the 28th if the file has none."
         ),
     )
     path: str = Field(
@@ -267,12 +267,13 @@ class WeatherFileSpec(WeatherSpec):
     )
     actual_year: bool = default(
         False,
-        "True if the file has an actual year, not a typical one: its peaks count.",
+        "True if the file has the weather of an actual year, not of a typical one, so "
+        "that its peaks are meaningful.",
     )
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Name of the weather file."""
+        """Weather file, as named in the scenario."""
         return (self.path,)
 
     @property
@@ -281,7 +282,7 @@ class WeatherFileSpec(WeatherSpec):
         return not self.actual_year
 
     def year(self, folder: Path, read: Read) -> WeatherYear:
-        """Return the year of weather."""
+        """Return the year of weather in the file."""
         return read(entry_point_objects(READERS)["weather"], folder / self.path)
 
 

@@ -117,9 +117,7 @@ def chiller_cop(condenser_c: Any, part_load: Any, relative_error: float) -> Any:
     return (cop + 0.084615 * x * t) * (1 + relative_error)
 
 
-large_site_value = partial(
-    uncertain, source="of large sites, Lei and Masanet", basis=""
-)
+large_site_value = partial(uncertain, source="(large sites, Lei and Masanet)", basis="")
 
 
 class WaterPlant(PartLoad, FrostProtection):
@@ -205,11 +203,10 @@ class WaterPlant(PartLoad, FrostProtection):
     )
 
     @property
-    def breaks_c(self) -> tuple[float, ...]:
+    def breakpoints_c(self) -> tuple[float, ...]:
         """Wet-bulb temperatures at which the slope changes [deg C].
 
-        Free cooling ends and begins there, or the regression's range or a limit is
-        reached.
+        These are the start and end of free cooling, and the ends of valid ranges.
         """
         approach = self.tower_approach_k + self.exchanger_approach_k
         return_c = self.return_c
@@ -229,9 +226,9 @@ class WaterPlant(PartLoad, FrostProtection):
 
     @property
     def min_cold_water_c(self) -> float:
-        """Minimum tower water temperature in the cold, kept by staging fans [deg C].
+        """Minimum tower water temperature in cold weather, by staging of fans [deg C].
 
-        Not above what the economizer needs.
+        It is not above the temperature that the economizer needs.
         """
         needed_c = self.return_c - self.water_rise_k - self.exchanger_approach_k
         return min(self.min_tower_water_c, needed_c)

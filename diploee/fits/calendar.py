@@ -58,15 +58,16 @@ DAYS_OF_MONTH = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 class FitChoices(Choices):
     """Options of fits: time span, calendar, and confidence level."""
 
-    start: datetime | None = unset("Trim: start, local time.")
-    end: datetime | None = unset("Trim: end, local time.")
+    start: datetime | None = unset("Start of the evaluated time, local.")
+    end: datetime | None = unset("End of the evaluated time, local.")
     calendar: CalendarChoice = default(
-        "auto", "Weights of the week; auto takes what predicts held-out weeks best."
+        "auto",
+        "Weights of the week; auto selects those that predict held-out weeks best.",
     )
     months: bool | None = unset(
-        "Weights of the months; where the span covers all twelve if absent."
+        "Weights of the months; by default if the data cover all twelve months."
     )
-    confidence: InnerShare = default(0.95, "Level of the limits.")
+    confidence: InnerShare = default(0.95, "Confidence level of the limits.")
 
 
 @dataclass(frozen=True)

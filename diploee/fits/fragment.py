@@ -178,7 +178,7 @@ def _detect_format(formats: Formats[Any], path: Path) -> str | None:
             else None
         )
     try:
-        log_format = formats.recognised(first_block(path)[0])
+        log_format = formats.detect(first_block(path)[0])
     except LogFormatError:
         return None
     return None if log_format is None else str(log_format.name)

@@ -1,7 +1,7 @@
 """Importers of foreign files, with one module per file format.
 
-Job logs, request traces, power, benchmarks. Names are imported on first use: the
-command line lists its options without loading them.
+Formats of job logs, request traces, power measurements and benchmarks. Modules are
+imported on first use, so the command line can list options without loading them.
 """
 
 import lazy_loader

@@ -13,7 +13,7 @@ from diploee.base.errors import InputError, LogFormatError, hide_options
 from diploee.base.model import FORMATS, entry_point_objects
 from diploee.base.units import MS_PER_S
 from diploee.facility.weather import Weather
-from diploee.importers.text.source import readable
+from diploee.importers.text.source import existing_file
 from diploee.loads.inputs import Inputs
 from diploee.loads.jobs.job_log import JobLog
 from diploee.loads.services.request_trace import (
@@ -65,18 +65,18 @@ class InputReader:
         for name, jobs in scenario.streams.items():
             if jobs.replay is not None:
                 n_gpus = facility.node_type_of(jobs.pool).n_gpus
-                with _of_replay(f"streams.{name}"):
+                with _prefix_replay_errors(f"streams.{name}"):
                     logs[name] = self._log(jobs.replay, folder, n_gpus or None)
             if jobs.zeus is not None:
                 from diploee.integrations.zeus.recurring_jobs import read_zeus_inputs
 
-                zeus[name] = read_zeus_inputs(name, jobs.zeus, folder, self._once)
+                zeus[name] = read_zeus_inputs(name, jobs.zeus, folder, self._read_once)
         for name, requests in scenario.request_streams.items():
             for key, replay in requests.replays(name).items():
-                with _of_replay(f"request_streams.{key}"):
+                with _prefix_replay_errors(f"request_streams.{key}"):
                     traces[key] = self._trace(replay, folder, scenario.clock)
         hashes = {
-            name: self._once(content_hash, folder / name)
+            name: self._read_once(content_hash, folder / name)
             for name in input_files(scenario)
         }
         custom = entry_point_objects(FORMATS)
@@ -121,7 +121,7 @@ class InputReader:
             replicas=replicas,
         )
 
-    def _once(self, read: Callable[..., T], *paths: Path, **options: Any) -> T:
+    def _read_once(self, read: Callable[..., T], *paths: Path, **options: Any) -> T:
         key = f"{read.__module__}.{read.__qualname__} {paths} {options}"
         fingerprint = tuple(part for path in paths for part in _fingerprint(path))
         if key not in self._kept or self._kept[key][0] != fingerprint:
@@ -136,9 +136,9 @@ class InputReader:
     ) -> JobLog:
         from diploee.importers.job_logs import read_job_log
 
-        return self._once(
+        return self._read_once(
             read_job_log,
-            readable(folder / replay.log, "replay.log"),
+            existing_file(folder / replay.log, "replay.log"),
             log_format=replay.format,
             pool_gpus_per_node=pool_gpus_per_node,
             **{key: getattr(replay, key) for key in LogReading.model_fields},
@@ -150,9 +150,9 @@ class InputReader:
         from diploee.importers.request_traces import read_request_trace
 
         def read(step_ms: int) -> RequestTrace:
-            return self._once(
+            return self._read_once(
                 read_request_trace,
-                readable(folder / replay.trace, "replay.trace"),
+                existing_file(folder / replay.trace, "replay.trace"),
                 trace_format=replay.format,
                 step_s=step_ms / MS_PER_S,
                 columns=replay.columns or None,
@@ -172,8 +172,8 @@ class InputReader:
         if spec is None:
             return None
         for name in spec.files:
-            readable(scenario.folder / name, "facility.weather.path")
-        return spec.open(clock, scenario.folder, self._once)
+            existing_file(scenario.folder / name, "facility.weather.path")
+        return spec.open(clock, scenario.folder, self._read_once)
 
     def _signals(self, scenario: Scenario) -> dict[str, Signal]:
         if scenario.flexibility is None:
@@ -182,16 +182,16 @@ class InputReader:
 
         result: dict[str, Signal] = {}
         for name, spec in scenario.flexibility.signals.configured().items():
-            path = readable(
+            path = existing_file(
                 scenario.folder / spec.file, f"flexibility.signals.{name}.file"
             )
-            signal = self._once(read_signal, path, name=name, spec=spec)
+            signal = self._read_once(read_signal, path, name=name, spec=spec)
             result[name] = fit_to_run(signal, path, scenario.clock)
         return result
 
 
 @contextmanager
-def _of_replay(stream: str) -> Iterator[None]:
+def _prefix_replay_errors(stream: str) -> Iterator[None]:
     """Prefix input errors with the stream's replay key, and hide command options."""
     try:
         with hide_options():

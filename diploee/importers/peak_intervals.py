@@ -1,4 +1,4 @@
-"""Reader of files that list the intervals of a system's coincident peaks."""
+"""Reader of files with the intervals of a system's coincident peaks."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ import numpy as np
 
 from diploee.base.clock import NamedSpan
 from diploee.base.errors import LogFormatError, one_of
-from diploee.importers.text.tables import ReadTable, read_sheet
-from diploee.importers.text.timestamps import Timestamps, moment, stamps_of_one_clock
+from diploee.importers.text.tables import ReadTable, read_header_table
+from diploee.importers.text.timestamps import (
+    Timestamps,
+    parse_timestamps_of_one_clock,
+    to_datetime,
+)
 from diploee.importers.text.values import Number, fail_values, numbers, texts
 
 MAX_INTERVALS = 1_000
-_DURATION = Number(above=0, largest=366 * 24 * 60, may_miss=False, of="minutes")
+_DURATION = Number(above=0, largest=366 * 24 * 60, may_be_missing=False, of="minutes")
 _EXPECTED = (
     "a header of start and end, or of start and duration_min, and a row for each "
     "interval"
@@ -27,7 +31,7 @@ def read_peak_intervals(path: Path | str) -> list[NamedSpan]:
     The file has a start and an end, or a start and a duration [min], per row; intervals
     must not overlap.
     """
-    sheet = read_sheet(path, _EXPECTED)
+    sheet = read_header_table(path, _EXPECTED)
     columns = ("start", "end", "duration_min", "name")
     names = ["start", *(name for name in columns[1:] if sheet.has(name))]
     if ("end" in names) == ("duration_min" in names):
@@ -63,8 +67,8 @@ def read_peak_intervals(path: Path | str) -> list[NamedSpan]:
     zone = start.zone()
     return [
         NamedSpan(
-            moment(int(begin), zone),
-            moment(int(end), zone),
+            to_datetime(int(begin), zone),
+            to_datetime(int(end), zone),
             title,
             Path(path),
             table.where(row),
@@ -77,6 +81,6 @@ def read_peak_intervals(path: Path | str) -> list[NamedSpan]:
 
 
 def _stamps(table: ReadTable, key: str) -> Timestamps:
-    result = stamps_of_one_clock(table, key)
-    fail_values(table, key, result.there, "a time")
+    result = parse_timestamps_of_one_clock(table, key)
+    fail_values(table, key, result.is_present, "a time")
     return result

@@ -1,6 +1,6 @@
-"""`Formats`: registry of file formats by name.
+"""`Formats`: registry of file formats by name, with detection of a file's format.
 
-In the order in which a file is checked against them.
+Formats are tried in the order of their registration.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from diploee.base.errors import one_of, option, shown
 from diploee.base.model import Registry
 from diploee.base.tables import BoolArray
-from diploee.importers.text.tables import header_words
+from diploee.importers.text.tables import header_fields
 from diploee.importers.text.text import TextLines
 
 R = TypeVar("R")
@@ -35,7 +35,7 @@ class FileFormat(Generic[R]):
 class Formats(Registry[FileFormat[R]]):
     """Registry of file formats by name; the first that recognises a file is used."""
 
-    def recognised(self, text: TextLines, remedy: str = "") -> FileFormat[R]:
+    def detect(self, text: TextLines, remedy: str = "") -> FileFormat[R]:
         """Return the first format that recognises a text, or fail with a remedy."""
         for form in self.values():
             if form.recognises(text):
@@ -50,10 +50,10 @@ class Formats(Registry[FileFormat[R]]):
 
 def has_columns(*names: str) -> Callable[[TextLines], bool]:
     """Return a detector of files by names in their first line, in any case."""
-    return lambda text: header_words(text) >= {name.casefold() for name in names}
+    return lambda text: header_fields(text) >= {name.casefold() for name in names}
 
 
-def leave_out(
+def drop_rows(
     kept: BoolArray, causes: Iterable[tuple[str, BoolArray]], dropped: Counter[str]
 ) -> None:
     """Clear dropped rows in the mask `kept`, and count them by their first cause."""

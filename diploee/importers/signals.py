@@ -2,7 +2,7 @@
 
 Formats: Electricity Maps (carbon intensity, UTC), CAISO OASIS (prices, GMT), NYISO
 (prices, Eastern time), gridstatus (``Interval Start, LMP``, with offsets), and any CSV
-or Parquet file whose stamps have an offset (see docs/FLEXIBILITY.md).
+or Parquet file with timestamps that have offsets (see docs/FLEXIBILITY.md).
 """
 
 from __future__ import annotations
@@ -19,8 +19,16 @@ from diploee.base.clock import Zone, fixed_zone
 from diploee.base.errors import LogFormatError, did_you_mean, one_line, one_of
 from diploee.base.tables import Int64Array
 from diploee.base.units import MS_PER_MIN
-from diploee.importers.text.tables import HeaderTable, ReadTable, listed, read_sheet
-from diploee.importers.text.timestamps import stamps, stamps_of_one_clock
+from diploee.importers.text.tables import (
+    HeaderTable,
+    ReadTable,
+    join_names,
+    read_header_table,
+)
+from diploee.importers.text.timestamps import (
+    parse_timestamps,
+    parse_timestamps_of_one_clock,
+)
 from diploee.importers.text.values import Number, fail_values, numbers
 from diploee.scenario.flexibility import SIGNAL_UNITS, SignalFile, SignalName
 from diploee.scenario.times import span_ms
@@ -41,7 +49,7 @@ class _SignalFormat:
     place: str = ""  # column of zones, nodes or locations
     # Column of the kinds of rows, and the kind that is read
     kind: str = ""
-    of_kind: str = ""
+    kind_value: str = ""
     zone: str = ""  # time zone of timestamps without an offset
     # Format of the timestamps up to the minutes; ISO 8601 if empty
     time_format: str = ""
@@ -90,13 +98,13 @@ def read_signal(path: Path | str, name: SignalName, spec: SignalFile) -> Signal:
     Rows may be in any order. Missing values and repeated times are refused, and so are
     gaps in prices and carbon intensities. A cap applies until the next value.
     """
-    sheet = read_sheet(path, "a column of times and one of values")
+    sheet = read_header_table(path, "a column of times and one of values")
     form = _format(sheet, spec)
     table = _rows(sheet, form, spec)
     units = SIGNAL_UNITS[name]
     factor = units[spec.unit] if spec.unit else 1.0
     number = Number(
-        LARGEST[name] / factor, at_least=_LEAST[name] / factor, may_miss=False
+        LARGEST[name] / factor, at_least=_LEAST[name] / factor, may_be_missing=False
     )
     values = numbers(table, "value", number) * factor
     utc_ms = _utc_ms(table, form, spec)
@@ -116,7 +124,7 @@ def read_signal(path: Path | str, name: SignalName, spec: SignalFile) -> Signal:
     if name != "cap":
         if not steps_ms.size:
             raise LogFormatError(
-                f"{table.path}: one row, expected two or more, which tell the step"
+                f"{table.path}: one row, expected two or more to infer the step"
             )
         step_sizes_ms, count = np.unique(steps_ms, return_counts=True)
         step_ms = int(step_sizes_ms[np.argmax(count)])  # the most frequent step
@@ -161,16 +169,16 @@ def _rows(sheet: HeaderTable, form: _SignalFormat, spec: SignalFile) -> ReadTabl
     value = spec.column or _find(sheet, form.value) or form.value
     if not value and len(others) != 1:
         raise LogFormatError(
-            f"{sheet.header}: {len(others)} columns beside the time (found: "
-            f"{listed(others)}), expected one; name it as column"
+            f"{sheet.header}: {len(others)} columns besides the time (found: "
+            f"{join_names(others)}), expected one; name it as column"
         )
     columns = {"time": time, "value": value or others[0]}
     optional = {"place": _find(sheet, form.place), "kind": _find(sheet, form.kind)}
     columns |= {key: name for key, name in optional.items() if name}
     table = sheet.read(columns, "a signal")
     if "kind" in table:
-        table = table.take(_words(table, "kind") == form.of_kind)
-    table = _of_place(table, spec.place)
+        table = table.take(_words(table, "kind") == form.kind_value)
+    table = _rows_of_place(table, spec.place)
     if not len(table):
         raise LogFormatError(
             f"{sheet.path}: no rows, expected a time and a value in each"
@@ -183,7 +191,7 @@ def _words(table: ReadTable, key: str) -> np.ndarray[tuple[int], np.dtype[np.obj
     return np.array(words.to_pylist(), dtype=object)
 
 
-def _of_place(table: ReadTable, place: str | None) -> ReadTable:
+def _rows_of_place(table: ReadTable, place: str | None) -> ReadTable:
     """Return the rows of a place; without a place, the file must have only one."""
     names = _words(table, "place") if "place" in table else np.array([], dtype=object)
     places = list(dict.fromkeys(names.tolist()))
@@ -202,15 +210,15 @@ def _utc_ms(table: ReadTable, form: _SignalFormat, spec: SignalFile) -> Int64Arr
     if form.time_format:
         first = table.columns["time"][0].as_py()
         seconds = ":%S" if first.count(":") > 1 else ""
-        result = stamps(table, "time", form.time_format + seconds)
+        result = parse_timestamps(table, "time", form.time_format + seconds)
     else:
-        result = stamps_of_one_clock(table, "time")
-    fail_values(table, "time", result.there, "a time")
+        result = parse_timestamps_of_one_clock(table, "time")
+    fail_values(table, "time", result.is_present, "a time")
     ms = result.us // 1000
     if result.is_aware[0]:
         return ms
     if form.zone:
-        return _of_zone(ms, form.zone)
+        return _zone_to_utc_ms(ms, form.zone)
     if spec.utc_offset is None:
         table.fail(
             0, "a time without an offset from UTC, expected one; give utc_offset"
@@ -219,7 +227,7 @@ def _utc_ms(table: ReadTable, form: _SignalFormat, spec: SignalFile) -> Int64Arr
     return ms - round(offset.total_seconds() * 1000)
 
 
-def _of_zone(local_ms: Int64Array, zone: str) -> Int64Array:
+def _zone_to_utc_ms(local_ms: Int64Array, zone: str) -> Int64Array:
     """Return local times of a zone as UTC times [ms since 1970].
 
     In the repeated hour at the end of summer time, a row at or before the time of the

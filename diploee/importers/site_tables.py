@@ -1,6 +1,6 @@
-"""Readers of small tables of a site, such as cooling tables.
+"""Readers of small tables of a site.
 
-Measured cooling power, Q(P) of an export, and a voltage over time.
+These are measured cooling power, reactive power by active power, and voltage over time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from diploee.base.errors import InputError
 from diploee.base.tables import Float64Array
 from diploee.base.units import S_PER_H
 from diploee.facility.cooling_table import LIMITS, Point
-from diploee.importers.text.tables import read_sheet
+from diploee.importers.text.tables import read_header_table
 from diploee.importers.text.values import Number, fail_values, numbers
 
 
@@ -24,9 +24,9 @@ def read_cooling_points(path: Path) -> tuple[Point, ...]:
     Each point has temperature, load, and cooling power per IT power.
     """
     what = "a table of measured cooling"
-    table = read_sheet(path, what).read(list(LIMITS), what)
+    table = read_header_table(path, what).read(list(LIMITS), what)
     columns = (
-        numbers(table, name, Number(**asdict(limit), may_miss=False)).tolist()
+        numbers(table, name, Number(**asdict(limit), may_be_missing=False)).tolist()
         for name, limit in LIMITS.items()
     )
     return tuple(zip(*columns, strict=True))
@@ -42,9 +42,9 @@ def read_reactive_table(path: Path) -> tuple[Float64Array, Float64Array]:
     comments.
     """
     what = f"a table '{','.join(OF_REACTIVE)}'"
-    table = read_sheet(path, what).read(OF_REACTIVE, what)
+    table = read_header_table(path, what).read(OF_REACTIVE, what)
     p_mw, q_mvar = (
-        numbers(table, name, Number(may_miss=False)) for name in OF_REACTIVE
+        numbers(table, name, Number(may_be_missing=False)) for name in OF_REACTIVE
     )
     if len(table) < 2:
         raise InputError(
@@ -57,10 +57,10 @@ def read_reactive_table(path: Path) -> tuple[Float64Array, Float64Array]:
 
 
 EVENT = {
-    "t_s": Number(24 * S_PER_H, may_miss=False),
-    "voltage_pu": Number(2.0, 0.0, may_miss=False),
-    "waveform_pu": Number(10.0, may_miss=False),
-    "frequency_hz": Number(100.0, above=0.0, may_miss=False),
+    "t_s": Number(24 * S_PER_H, may_be_missing=False),
+    "voltage_pu": Number(2.0, 0.0, may_be_missing=False),
+    "waveform_pu": Number(10.0, may_be_missing=False),
+    "frequency_hz": Number(100.0, above=0.0, may_be_missing=False),
 }
 SAME_PU = 1e-6
 """Voltage difference up to which two voltages count as equal [pu].
@@ -82,7 +82,7 @@ def read_voltage(
     a waveform, and pairs of time [s] and frequency [Hz].
     """
     what = "a table 't_s,voltage_pu[,frequency_hz]'"
-    sheet = read_sheet(path, what)
+    sheet = read_header_table(path, what)
     quantity = "waveform_pu" if sheet.has("waveform_pu") else "voltage_pu"
     has_hz = sheet.has("frequency_hz")
     names = ("t_s", quantity, *(["frequency_hz"] if has_hz else []))

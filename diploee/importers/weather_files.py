@@ -27,8 +27,8 @@ from diploee.facility.weather import (
     SunYear,
     WeatherYear,
 )
-from diploee.importers.text.source import read_bytes, unpacked
-from diploee.importers.text.text import TextLines, text_of
+from diploee.importers.text.source import decompress, read_bytes
+from diploee.importers.text.text import TextLines, decode_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,19 +120,19 @@ def read_weather(path: Path) -> WeatherYear:
     mean of that interval. Records of NSRDB apply at their timestamp, with the
     irradiance of the interval around the timestamp.
     """
-    data = unpacked(path, read_bytes(path))
+    data = decompress(path, read_bytes(path))
     try:
         data.decode()
     except UnicodeDecodeError:  # place names in older files
         data = data.decode("latin-1").encode()
-    text = text_of(path, data, "a year of weather")
+    text = decode_text(path, data, "a year of weather")
     form = _FORMATS[_format_of(text)]
-    with _naming_the_file(text, form):
+    with _errors_with_file_name(text, form):
         reader = getattr(_pvlib(path), form.reader)
         frame, head = reader(io.StringIO(text.data.decode()))
         minutes = _minutes(form, frame)
         zone = timezone(timedelta(hours=float(head[form.zone])))
-    lines = text.filled_lines(0)[form.n_head :]
+    lines = text.filled_line_numbers(0)[form.n_head :]
     if not len(frame) or len(frame) > lines.size:
         raise LogFormatError(
             f"{path}: not a whole {form.name} file: it has no rows of records"
@@ -140,7 +140,7 @@ def read_weather(path: Path) -> WeatherYear:
     first_min, days = _checked_times(text, minutes, lines)
 
     def column(what: str, name: str, factor: float = 1.0) -> Float64Array:
-        with _naming_the_file(text, form):
+        with _errors_with_file_name(text, form):
             return _values(text, frame, lines, what, name, factor)
 
     dry_c = column("dry-bulb temperature [deg C]", "temp_air")
@@ -163,7 +163,7 @@ def read_weather(path: Path) -> WeatherYear:
     def of_days(values: Float64Array) -> Float64Array:
         return values.reshape(-1, per_day)[days].ravel()
 
-    sun = _sun(frame, head, lines)
+    sun = _sun_records(frame, head, lines)
     if not isinstance(sun, str):
         records = np.array([of_days(values) for values in sun.records])
         middle_ms = round(form.middle * MIN_PER_DAY * MS_PER_MIN / per_day)
@@ -179,7 +179,7 @@ def read_weather(path: Path) -> WeatherYear:
     )
 
 
-def read_design(path: Path) -> dict[str, float] | None:
+def read_design_conditions(path: Path) -> dict[str, float] | None:
     """Return the design temperatures in the header of an EPW file [deg C].
 
     Dry bulb and wet bulb exceeded in 0.4 % of all hours, the dry bulb with a return
@@ -210,7 +210,9 @@ def read_design(path: Path) -> dict[str, float] | None:
     }
 
 
-def _sun(frame: pd.DataFrame, head: dict[str, Any], lines: Int64Array) -> SunYear | str:
+def _sun_records(
+    frame: pd.DataFrame, head: dict[str, Any], lines: Int64Array
+) -> SunYear | str:
     """Return irradiance and wind of the records, or the reason for missing ones."""
     import pandas as pd
 
@@ -220,8 +222,8 @@ def _sun(frame: pd.DataFrame, head: dict[str, Any], lines: Int64Array) -> SunYea
     records = np.array(
         [pd.to_numeric(frame[name], errors="coerce") for name in names], np.float64
     )
-    most = np.array([[MAX_IRRADIANCE_W_M2]] * 3 + [[MAX_WIND_M_S]])
-    for name, bad in zip(names, ~((records >= 0) & (records <= most)), strict=True):
+    maximum = np.array([[MAX_IRRADIANCE_W_M2]] * 3 + [[MAX_WIND_M_S]])
+    for name, bad in zip(names, ~((records >= 0) & (records <= maximum)), strict=True):
         if bad.any():
             return (
                 f"'{name}' is missing or out of range in its line "
@@ -267,7 +269,7 @@ def _pvlib(path: Path) -> ModuleType:
 
 
 @contextmanager
-def _naming_the_file(text: TextLines, form: _Format) -> Iterator[None]:
+def _errors_with_file_name(text: TextLines, form: _Format) -> Iterator[None]:
     """Convert errors of pvlib and pandas to `LogFormatError` with the file's name."""
     try:
         with warnings.catch_warnings():

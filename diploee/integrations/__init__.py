@@ -1,1 +1,1 @@
-"""Integration of two data pipelines, OpenG2G and Zeus, as kinds of loads."""
+"""Integrations of OpenG2G and Zeus, as kinds of loads."""

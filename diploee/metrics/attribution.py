@@ -64,7 +64,7 @@ LOAD_COLUMNS = (
         "service",
         "mean",
         PowerBoundary.DEVICES,
-        "with `--by-load`: power of a stream's jobs, a service or replicas",
+        "power of a stream's jobs, of a service, or of replicas (with `--by-load`)",
     ),
     Column(
         IDLE,
@@ -72,7 +72,7 @@ LOAD_COLUMNS = (
         "facility",
         "mean",
         PowerBoundary.DEVICES,
-        "with `--by-load`: power of idle nodes",
+        "power of idle nodes (with `--by-load`)",
     ),
 )
 """Columns by load, which a run writes on request."""

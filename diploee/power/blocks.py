@@ -52,7 +52,7 @@ POWER_COLUMNS = (
         "pool",
         "mean",
         PowerBoundary.DEVICES,
-        "power of all nodes, idle ones too",
+        "power of all nodes, including idle ones",
         "device",
         "device",
     ),
@@ -65,7 +65,12 @@ POWER_COLUMNS = (
         "power of the facility",
     ),
     Column(
-        "busy_nodes", "nodes", "pool", "instant", None, "nodes that run a job or serve"
+        "busy_nodes",
+        "nodes",
+        "pool",
+        "instant",
+        None,
+        "nodes that run a job or a service",
     ),
     Column(
         "utilization", "1", "pool", "mean", None, "busy nodes over all nodes (Eq. 1)"
@@ -81,7 +86,7 @@ AC_COLUMNS = (
         "pool",
         "mean",
         PowerBoundary.NODE_AC,
-        "power of all nodes, idle ones too",
+        "power of all nodes, including idle ones",
         "overhead",
         "node_overhead",
     ),
@@ -91,7 +96,7 @@ AC_COLUMNS = (
         "facility",
         "mean",
         PowerBoundary.NODE_AC,
-        "reactive power of the facility, drawn positive",
+        "reactive power of the facility, positive if drawn",
     ),
 )
 """Further columns if the nodes' AC power is modeled, from which facility power
@@ -104,7 +109,7 @@ PHASE_COLUMNS = (
         "pool",
         "mean",
         None,
-        "nodes that stand, where pools have phases; utilization is over these",
+        "installed nodes, if pools have phases; the base of utilization",
     ),
 )
 """Further column if nodes are added during the run."""

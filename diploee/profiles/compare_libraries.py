@@ -1,7 +1,7 @@
 """Comparison of two profile libraries, job class by job class.
 
-Compared are mean, spread, duration and spectrum of the profiles: the changes when
-measured profiles replace reference profiles.
+It shows changes in mean, spread, duration and spectrum if measured profiles replace
+reference profiles.
 """
 
 from __future__ import annotations

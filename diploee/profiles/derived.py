@@ -66,7 +66,7 @@ class DerivedProfile(ABC):
 
     @property
     def sha256(self) -> str:
-        """Content hash, as in `PowerProfile`."""
+        """Content hash of the derived profile, as in `PowerProfile`."""
         return self.profile.sha256
 
     # Metadata of the base profile
@@ -311,7 +311,7 @@ class CappedProfile(DerivedProfile):
     power: float  # power of the GPUs, in per unit of the uncapped power
 
     def power_w(self, base: PowerProfile) -> Float64Array:
-        """Return the capped power [W]."""
+        """Return the power of the capped job [W], from the base profile's."""
         slow_w = stretch_profile(
             base, self._n_samples / base.power_w.size
         ).power_w.astype(np.float64)

@@ -65,7 +65,7 @@ class _ProfileSections:
     length_ms: Int64Array  # length of the section [ms], positive
 
 
-def played_sections(run_ms: Int64Array, steady: Phases) -> _ProfileSections:
+def fill_run_times(run_ms: Int64Array, steady: Phases) -> _ProfileSections:
     """Return the sections of one profile that fill run times [ms], all positive.
 
     A run time equal to the profile's length gives one section: the whole profile.

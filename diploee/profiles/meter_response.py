@@ -113,7 +113,7 @@ class MeterModel(Brief):
 
     @property
     def description(self) -> str:
-        """One-line description of the meter."""
+        """One-line description of the meter: field, GPU, kind, window, source."""
         gpu_text = f" of {self.gpu}" if self.gpu else ""
         error = f" +-{self.window_uncertainty:.0%}" if self.window_uncertainty else ""
         window = "" if self.window_s is None else f", window {self.window_s:g} s{error}"

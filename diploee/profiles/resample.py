@@ -65,7 +65,7 @@ def common_power_w(curves: Sequence[EnergyCurve], step_us: int) -> Float64Array:
     return np.asarray(power_w, dtype=np.float64)
 
 
-def unshared_s(curves: Sequence[EnergyCurve]) -> int:
+def uncovered_s(curves: Sequence[EnergyCurve]) -> int:
     """Return the whole seconds at either end that not all curves cover."""
     starts_us = [int(curve.t_us[0]) for curve in curves]
     ends_us = [int(curve.t_us[-1]) for curve in curves]

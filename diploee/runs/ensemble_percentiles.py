@@ -34,14 +34,14 @@ class _Point(Record):
 
 
 class _Ensemble(Record):
-    """Content of ``ensemble.json`` that is read: varied keys and points."""
+    """Varied keys and points, the keys of ``ensemble.json`` that are read."""
 
     draw: dict[str, Any]
     points: list[_Point] = Field(min_length=1)
 
 
 class _Sweep(Record):
-    """Content of ``sweep.json`` that is read: the base scenario."""
+    """Base scenario, the key of ``sweep.json`` that is read."""
 
     base_scenario: dict[str, Any]
 

@@ -56,7 +56,7 @@ def check_not_in_run(path: Path | str, folder: Path, option: str = "--out") -> N
     if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
         raise InputError(
             f"{option}: {path} lies in the run folder {folder}, which could not be "
-            "replaced by --force with other files in it; choose a place beside it"
+            "replaced by --force with other files in it; choose a folder next to it"
         )
 
 

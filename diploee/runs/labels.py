@@ -13,14 +13,14 @@ class Label(NamedTuple):
     formula: str
 
 
-_QUARTERS = "the means of P over clock intervals of 15 min that the run holds wholly"
+_QUARTERS = "the means of P over complete clock intervals of 15 min"
 _OVER_ENERGY = "energy / √(energy² + (sum of {} times interval)²), of the whole run"
 
 LABELS: Mapping[str, Label] = {
     "poi.headroom.use": Label(
         "Use of the contract", "max P / contract_mw, or max √(P² + Q²) / contract_mva"
     ),
-    "power.max_mw": Label("Peak", "max P of the whole run"),
+    "power.max_mw": Label("Peak", "max P, whole run"),
     "grid.maximum_demand.intervals.15min.max_mw": Label(
         "Demand, 15 min", f"max of {_QUARTERS}"
     ),
@@ -31,25 +31,25 @@ LABELS: Mapping[str, Label] = {
         "Largest fall within 10 min", "max of P(t) - P(s), 0 < s - t <= 10 min"
     ),
     "grid.at_step.changes.600s.up.max_mw": Label(
-        "Largest rise within 10 min, of the steps", "the same of the steps of the run"
+        "Largest rise within 10 min, of the steps",
+        "the same, with P at the steps of the run",
     ),
     "grid.at_step.changes.600s.down.max_mw": Label(
-        "Largest fall within 10 min, of the steps", "the same of the steps of the run"
+        "Largest fall within 10 min, of the steps",
+        "the same, with P at the steps of the run",
     ),
-    "power.energy_mwh": Label("Energy", "sum of P times interval, of the whole run"),
-    "power.load_factor": Label(
-        "Load factor of the peak", "mean P / max P, of the whole run"
-    ),
+    "power.energy_mwh": Label("Energy", "sum of P times interval, whole run"),
+    "power.load_factor": Label("Load factor of the peak", "mean P / max P, whole run"),
     "power.peak_to_average_ratio": Label(
-        "Peak-to-average ratio", "max P / mean P, of the whole run"
+        "Peak-to-average ratio", "max P / mean P, whole run"
     ),
     "jobs.mean_queue_time_queued_h": Label(
-        "Mean queue time of those that queued",
-        "mean of start - submission over jobs above 0",
+        "Mean queue time of jobs that queued",
+        "mean of start - submission over jobs with a positive value",
     ),
     "requests.per_node_rps": Label(
         "Served requests per node in use",
-        "served requests / time / mean nodes of the instances up",
+        "served requests / time / mean nodes of active instances",
     ),
     "requests.incomplete_rps": Label("Unserved requests", "requests not served / time"),
     "grid.minimum.min_mw": Label("Minimum", "min P"),
@@ -60,26 +60,26 @@ LABELS: Mapping[str, Label] = {
         f"mean P of the whole run / max of {_QUARTERS}",
     ),
     "rated.load_factor": Label(
-        "Load factor of the rated power", "mean P of the whole run / it"
+        "Load factor of the rated power", "mean P of the whole run / that power"
     ),
     "contract.load_factor": Label(
-        "Load factor of the contract", "mean P of the whole run / it"
+        "Load factor of the contract", "mean P of the whole run / that power"
     ),
     "demand.percentile": Label(
-        "15 min demand, P{:g}", f"linear percentile of {_QUARTERS}"
+        "15 min demand, P{:g}", f"interpolated percentile of {_QUARTERS}"
     ),
     "poi.exported_mwh": Label(
         "Energy exported", "sum of -P times interval where P < 0"
     ),
     "poi.peak.reactive_mvar": Label("Reactive power at the peak", "Q at max P"),
-    "poi.reactive.max_mvar": Label("Maximum reactive power", "max Q, drawn positive"),
+    "poi.reactive.max_mvar": Label(
+        "Maximum reactive power", "max Q, positive if drawn"
+    ),
     "poi.reactive.min_mvar": Label(
-        "Minimum reactive power", "min Q, supplied negative"
+        "Minimum reactive power", "min Q, negative if supplied"
     ),
     "poi.reactive.mean_mvar": Label("Mean reactive power", "mean Q of the whole run"),
-    "poi.power_factor": Label(
-        "Power factor", "the least of the next three, equal as shown"
-    ),
+    "poi.power_factor": Label("Power factor", "the lowest of the next three values"),
     "poi.peak.power_factor": Label(
         "Power factor at the peak", "|P| / √(P² + Q²) at max P"
     ),
@@ -96,20 +96,18 @@ LABELS: Mapping[str, Label] = {
     "averaging.up": Label(
         "Largest ramp up [MW/min]",
         (
-            "max of the mean of P over that length less the mean over the same length "
-            "before, over it"
+            "max of (mean of P over that length - mean over the same length before) / "
+            "length"
         ),
     ),
-    "averaging.down": Label(
-        "Largest ramp down [MW/min]", "the same with the sign turned"
-    ),
+    "averaging.down": Label("Largest ramp down [MW/min]", "the same for falls"),
     "month.peak": Label("peak", "max P of the month"),
     "month.demand": Label("15 min demand", "max of the month's 15 min means"),
     "month.load_factor": Label(
         "load factor of the 15 min demand",
         (
-            "mean of the month's 15 min means, those of filling up too / max of them "
-            "without those"
+            "mean of the month's 15 min means (with the initial filling) / their max "
+            "(without it)"
         ),
     ),
     "month.reactive": Label("15 min reactive", "max of the month's 15 min means of Q"),

@@ -49,7 +49,7 @@ class LoadParts(Brief):
         )
 
     def excluding(self, names: Collection[str]) -> LoadParts:
-        """Return the load columns except the named ones."""
+        """Return the load columns without the named ones."""
         return LoadParts(
             *(tuple(n for n in part if n not in names) for part in astuple(self))
         )

@@ -1,4 +1,7 @@
-"""Values that a run's resolution does not support: lower bounds, withheld, flagged."""
+"""Detection of values that a run's resolution does not support, and notes on them.
+
+Such values are lower bounds, withheld, or flagged.
+"""
 
 from __future__ import annotations
 

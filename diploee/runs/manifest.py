@@ -38,7 +38,7 @@ class _StageMetric(Record):
 
 
 class _OwnPart(Record):
-    """A component written by the user: kind, name and hash of its code."""
+    """A custom component of a run: kind, name and hash of its code."""
 
     kind: str
     name: str

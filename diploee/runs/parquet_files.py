@@ -448,7 +448,7 @@ class NodeAllocationsFile:
         self._writer.close()
 
     def _write(self) -> None:
-        """Write all buffered rows."""
+        """Write all buffered rows to the file."""
         self._writer.write_table(pa.concat_tables(self._tables), ROWS_PER_GROUP)
         self._tables, self._n_rows = self._tables[:1], 0
 

@@ -1,4 +1,4 @@
-"""The report section on the origin of a run's numbers."""
+"""The report section on the origin of a run's numbers: profiles, inputs, versions."""
 
 from __future__ import annotations
 

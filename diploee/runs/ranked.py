@@ -1,4 +1,4 @@
-"""The ranking of metrics: sections of a run's results, and the order of their keys."""
+"""The order of metrics in displays, and the sections of a run's results."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ BY_POOL = Pivot(
         "jobs.queued_fraction": "Jobs that queued",
     },
     (
-        "Power of GPUs and CPU packages; pictures of pools show the nodes' AC power "
-        "where it is modelled."
+        "Power of GPUs and CPU packages; charts of pools show the nodes' AC power if "
+        "it is modelled."
     ),
     "Pool",
 )
@@ -97,8 +97,8 @@ SWINGS = Pivot(
     "grid.rolling_range.windows.<row>.",
     _SIZES | {"time": "From"},
     (
-        "The largest less the smallest mean within a window, at every start of an "
-        "interval of the run."
+        "Maximum minus minimum of the interval means within a window, for windows at "
+        "every interval of the run."
     ),
     "Within",
 )
@@ -112,8 +112,8 @@ SPECTRAL_LINES = Pivot(
         "over_floor": "Over the floor",
     },
     (
-        "Where the mean over all windows stands out of its own floor, the median of "
-        "the bins around, by more than noise would."
+        "Lines at which the mean over all windows exceeds its floor (the median of the "
+        "surrounding bins) by more than noise would."
     ),
     "Rank",
 )
@@ -165,10 +165,7 @@ RANKED = (
                 "Largest rise",
                 "grid.changes.windows.<row>.up.",
                 {"max_mw": "Largest", "time": "From", "until": "To"},
-                (
-                    "Between any two of the run's interval means that start at most "
-                    "so far apart."
-                ),
+                ("Between any two interval means that start at most that time apart."),
                 "Within",
             ),
             Pivot(
@@ -183,8 +180,8 @@ RANKED = (
                 "grid.ramps.intervals.<row>.up.",
                 _SIZES | {"max_mw_per_min": "Largest rate", "time": "When"},
                 (
-                    "The difference of the means of two adjacent intervals of the "
-                    "length given, at every start of an interval of the run."
+                    "Difference of the means of two adjacent periods of this length, "
+                    "for periods at every interval of the run."
                 ),
                 "Over",
             ),
@@ -205,8 +202,8 @@ RANKED = (
                     "most_per_day": "Most in a day",
                 },
                 (
-                    "Settled changes behind the site's short-circuit power; a step "
-                    "counts once in each size that it reaches."
+                    "Settled voltage changes with the site's short-circuit power; a "
+                    "step counts once in each size that it reaches."
                 ),
                 "From",
             ),
@@ -229,9 +226,9 @@ RANKED = (
                     "worst_window_strongest_hz": "Strongest there",
                 },
                 (
-                    "Of 10-minute windows that overlap by half: linear trend taken "
-                    "out, Hann window (Welch). Not corrected for what the averaging "
-                    "takes away."
+                    "Over 10-minute windows that overlap by half: linear trend "
+                    "removed, Hann window (Welch). Not corrected for attenuation by "
+                    "averaging."
                 ),
                 "Band",
             ),
@@ -263,10 +260,10 @@ RANKED = (
                     "tue_device": "Over device energy",
                 },
                 (
-                    "PUE: gross energy (the meter's, the output of sources, the net "
-                    "discharge of stores and what is held back of the load) over the "
-                    "nodes' AC energy, which holds their fans and supplies. Over "
-                    "device energy: the same over that of GPUs and CPU packages."
+                    "PUE: gross energy (at the meter, plus output of sources, net "
+                    "discharge of storage and curtailed energy) per AC energy of the "
+                    "nodes, which includes their fans and power supplies. Over device "
+                    "energy: gross energy per energy of GPUs and CPU packages."
                 ),
                 "Month",
                 "Whole run",
@@ -281,7 +278,7 @@ RANKED = (
                     "lagging_power_factor": "Lagging power factor",
                     "leading_power_factor": "Leading power factor",
                 },
-                "Reactive energy drawn and supplied is not netted.",
+                "Drawn and supplied reactive energy are not netted.",
                 "Month",
             ),
             *(
@@ -289,7 +286,7 @@ RANKED = (
                     f"Demand over {minutes} min",
                     f"billing.months.<row>.demand.{minutes}min.",
                     _DEMAND,
-                    "Largest means over whole clock intervals; no prices.",
+                    "Maximum means over complete clock intervals; without prices.",
                     "Month",
                 )
                 for minutes in (15, 30, 60)
@@ -301,7 +298,7 @@ RANKED = (
                     "for_power_factor_mw": "For power factor",
                     "ratchet_mw": "Ratchet",
                     "max_mw": "Billed",
-                    "reactive_mvar": "Reactive beyond its free share",
+                    "reactive_mvar": "Reactive above the free amount",
                 },
                 "By the scenario's rules.",
                 "Month",
@@ -311,7 +308,7 @@ RANKED = (
     ),
     SectionSpec(
         "flexibility",
-        "Events and what they cost",
+        "Demand-response events and their cost",
         ("flexibility.",),
         (
             Pivot(
@@ -319,10 +316,10 @@ RANKED = (
                 "flexibility.events.<row>.",
                 _EVENT,
                 (
-                    "Against the same run without control. Weighted performance: work "
-                    "of the jobs in the event over that without it, weighted by 1 "
-                    "less the loss that each tolerates (its tier). Rebound: largest "
-                    "15 min, and energy, above it within 24 h."
+                    "Compared with the same run without control. Weighted performance: "
+                    "mean over jobs of work in the event per work without it, weighted "
+                    "by 1 minus the tolerated loss (tier). Rebound: largest 15 min "
+                    "mean, and energy, above that run within 24 h."
                 ),
                 "Event",
             ),
@@ -331,9 +328,10 @@ RANKED = (
                 "flexibility.<row>.",
                 _JOB_COSTS,
                 (
-                    "Each job against itself without control, which has misses of its "
-                    "own where the queue takes longer than the slack: a job is due "
-                    "its run time and slack after its submission."
+                    "Each job is compared with itself without control. Deadlines can "
+                    "also be missed without control, if the queue takes longer than "
+                    "the slack: a job is due its run time plus slack after its "
+                    "submission."
                 ),
             ),
         ),
@@ -348,7 +346,7 @@ RANKED = (
     ),
     SectionSpec(
         "aggregates",
-        "Least, mean and largest",
+        "Minimum, mean and maximum",
         (),
         (
             Pivot(
@@ -365,9 +363,10 @@ RANKED = (
                     for kind in (f"min{unit}", f"mean{unit}", f"max{unit}")
                 },
                 (
-                    "Of all; of each job class without idle nodes where the run was "
-                    "made --by-load, its occupancy over the nodes of its pool. Busy "
-                    "nodes and waiting jobs at the start of each interval."
+                    "For the whole facility and, with --by-load, for each job class "
+                    "without idle nodes; a class's occupancy is per nodes of its pool. "
+                    "Busy nodes and waiting jobs are counted at the start of each "
+                    "interval."
                 ),
                 "Of",
             ),
@@ -393,10 +392,10 @@ RANKED = (
                     "above_rating_h": "Hours above",
                 },
                 (
-                    "Means are of the whole run, the rest once it has filled up; each "
-                    "part is in parts.parquet. Nodes of a load draw alike: the "
-                    "coincidence is an upper bound, and a part swings at least as "
-                    "much as shown."
+                    "Means are over the whole run, other values after the initial "
+                    "filling; every part is in parts.parquet. All nodes of a load draw "
+                    "equal power: the coincidence factor is an upper bound, and parts "
+                    "fluctuate at least as much as shown."
                 ),
                 "Level",
             ),
@@ -425,8 +424,8 @@ RANKED = (
                     "hours_over_latency_limit": "Over its latency cap",
                 },
                 (
-                    "Rates are means over the whole period; latencies end to end hold "
-                    "the wait."
+                    "Rates are means over the whole period; end-to-end latencies "
+                    "include waiting time."
                 ),
                 "Service",
             ),
@@ -450,8 +449,8 @@ RANKED = (
                     "lost_node_h": "Lost node-hours",
                 },
                 (
-                    "Effective training time: progress over the time that the jobs "
-                    "hold their nodes."
+                    "Effective training time ratio: progress per time for which nodes "
+                    "are allocated to the jobs."
                 ),
                 "Stream",
             ),
@@ -486,7 +485,7 @@ RANKED = (
                     "violation_h": "In violation",
                     "violation_mean": "Mean violation",
                 },
-                "Violations are of the cap.",
+                "Violations are relative to the cap.",
                 "Stream",
             ),
         ),

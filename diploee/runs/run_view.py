@@ -1,4 +1,4 @@
-"""A run's values as the statistics, tables and sections that `RANKED` declares."""
+"""A run's values as statistics, tables and sections, in the order of `RANKED`."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Statistic:
 
     @property
     def shown(self) -> str:
-        """Value as text."""
+        """Value as text, in the statistic's number format."""
         if isinstance(self.value, str):
             return self.value
         return format_number(self.value, self.pattern or number_format([self.value]))
@@ -48,7 +48,7 @@ class SectionTable:
 
     @cached_property
     def rows(self) -> dict[str, dict[str, Statistic]]:
-        """Statistics by item and quantity."""
+        """Statistics of the table by item (row) and quantity (column)."""
         result: dict[str, dict[str, Statistic]] = {}
         for figure in self.figures:
             result.setdefault(figure.item, {})[figure.quantity] = figure
@@ -68,7 +68,7 @@ class SectionTable:
 
     @cached_property
     def numeric(self) -> set[str]:
-        """Quantities with numbers as values."""
+        """Quantities (columns) whose values are numbers."""
         text_columns = {f.quantity for f in self.figures if isinstance(f.value, str)}
         return set(self.units) - text_columns
 

@@ -43,7 +43,7 @@ Rows = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class SeriesBlock(Brief):
-    """Consecutive steps of some columns."""
+    """Columns of a power series over consecutive steps."""
 
     starts_ms: Int64Array  # start of each step [ms since 1970 in UTC], shape (n,)
     columns: Mapping[str, Float64Array]  # values by column, in its unit, of shape (n,)
@@ -79,7 +79,7 @@ class RunSeries(Brief):
 
     @property
     def step_s(self) -> float:
-        """Interval of the series [s]."""
+        """Interval of the stored series [s]."""
         return self.step_ms / MS_PER_S
 
     @property
@@ -89,7 +89,7 @@ class RunSeries(Brief):
 
     @property
     def end(self) -> datetime:
-        """End of the last interval."""
+        """End of the last interval, in local time."""
         return self.at(self.n_rows)
 
     def at(self, row: int) -> datetime:
@@ -98,7 +98,7 @@ class RunSeries(Brief):
 
     @property
     def period_text(self) -> str:
-        """Covered period as text."""
+        """Start and end of the series as text."""
         hours = self.n_rows * self.step_ms / MS_PER_H
         return f"{self.start.isoformat()} to {self.end.isoformat()} ({hours:,.5g} h)"
 
@@ -316,7 +316,7 @@ def _coarsen_block(
 
 
 def _concatenate(blocks: Sequence[SeriesBlock]) -> SeriesBlock:
-    """Concatenate blocks."""
+    """Concatenate blocks of a series that follow each other."""
     if len(blocks) == 1:
         return blocks[0]
     return SeriesBlock(

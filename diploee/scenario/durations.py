@@ -28,7 +28,7 @@ SecondsAboveZero = Annotated[float, Field(gt=0, le=MAX_DURATION_S)]
 class LognormalPart(Model):
     """One lognormal component of a mixture."""
 
-    weight: Share = Field(description="Share of the jobs.")
+    weight: Share = Field(description="Fraction of the jobs.")
     median_s: SecondsAboveZero = Field(description="Median duration [s].")
     sigma: Annotated[float, Field(ge=0, le=10)] = Field(
         description="Standard deviation of the natural logarithm of the duration."
@@ -69,14 +69,14 @@ class DurationModel(Model):
         "Lognormals whose weights sum to 1; or quantiles_s.", min_length=1
     )
     min_s: SecondsAboveZero | None = unset(
-        "Shorter draws last this long [s]; no limit if absent."
+        "Minimum duration, to which shorter ones are raised [s]; none if absent."
     )
     max_s: SecondsAboveZero | None = unset(
-        "Longer draws last this long [s]; no limit if absent."
+        "Maximum duration, to which longer ones are cut [s]; none if absent."
     )
     scale: Annotated[float, Field(gt=0, le=1e6)] | None = optional(
-        "Factor on all of these durations, min_s and max_s included, such as for "
-        "classes that share a table; 1 if absent."
+        "Factor on all durations including min_s and max_s, such as for classes that "
+        "share a table; 1 if absent."
     )
 
     @model_validator(mode="after")

@@ -112,13 +112,11 @@ class EventTarget(Model):
     """Target of an event: one of three alternative settings."""
 
     fraction: Share | None = unset(
-        "Share of the mean power before the event that may be drawn."
+        "Maximum power per mean power before the event, 0-1."
     )
-    mw: Annotated[NonNegativeFloat | None, SCALES] = unset(
-        "Power that may be drawn [MW]."
-    )
+    mw: Annotated[NonNegativeFloat | None, SCALES] = unset("Maximum power [MW].")
     delta_mw: Annotated[NonNegativeFloat | None, SCALES] = unset(
-        "Power below the mean before the event [MW]."
+        "Reduction from the mean power before the event [MW]."
     )
 
     @model_validator(mode="after")
@@ -208,47 +206,50 @@ class DemandResponseEvent(Model):
     product: Literal["emerald", "london", "sb6_firm", "ercot_clr", "duke"] | None = (
         unset(
             (
-                "Demand-response product, which fills in what the event leaves out: "
-                "emerald (75 % for 3 h, ramps of 15 min), london (70 % within 30 s, "
-                "at most 10 h), sb6_firm (loads from 75 MW on, a day's notice), "
-                "ercot_clr (a base point each 5 min), duke (2 h); other figures of "
-                "theirs are assumed."
+                "Demand-response product with values for keys that the event does not "
+                "specify: emerald (75 % for 3 h, ramps of 15 min), london (70 % within "
+                "30 s, at most 10 h), sb6_firm (loads of at least 75 MW, a day's "
+                "notice), ercot_clr (a base point every 5 min), duke (2 h); their "
+                "other values are assumed."
             ),
             assumed=True,
         )
     )
     issued: Moment | None = unset(
-        "When it becomes known, local time; nothing reacts before. The product's "
-        "notice before the start if absent, or the start."
+        "Time of the notice, in local time; there is no response before it. If absent, "
+        "the product's notice time before the start, or the start itself."
     )
     start: Moment = Field(
         description=(
-            "When the target must be met, local time; where the notice leaves time, "
-            "the ramp lies before it."
+            "Time from which the target must be met, in local time; the ramp precedes "
+            "it if the notice allows."
         )
     )
     end: Moment | None = unset(
-        "When power may rise again; by the product's length if absent."
+        "Time at which power may rise again, in local time; by the product's duration "
+        "if absent."
     )
     target: EventTarget | None = unset(
-        "How deep it goes; as the product has it if absent."
+        "Power target of the event; the product's if absent."
     )
     ramp_down: FixedSpan | None = unset(
-        "Time to come down in; the product's, or 15 min (assumed).", assumed=True
+        "Length of the ramp down; if absent, the product's, or 15 min (assumed).",
+        assumed=True,
     )
     ramp_up: FixedSpan | None = unset(
-        "Time to come back in; the product's, or 15 min (assumed).", assumed=True
+        "Length of the ramp up; if absent, the product's, or 15 min (assumed).",
+        assumed=True,
     )
     tolerance: Annotated[float, Field(ge=0, le=0.5)] = uncertain(
         0.02,
-        "Share of the target by which power may exceed it and still be held to meet it",
+        "Tolerated excess per target, within which the target still counts as met",
         (0.01, 0.05),
     )
     baseline: FixedSpan = default(
         "25 min",
         (
-            "Time before the ramp whose mean power fraction and delta_mw are of; that "
-            "of the demonstration in Phoenix if absent."
+            "Time before the ramp whose mean power is the reference of fraction and "
+            "delta_mw; as in the demonstration in Phoenix if absent."
         ),
     )
 
@@ -304,26 +305,26 @@ class SignalFile(Model):
         min_length=1, description="The file, relative to the scenario file."
     )
     format: SignalFormatName | None = unset(
-        "Format of the file; recognised by its header if absent."
+        "Format of the file; detected from its header if absent."
     )
     column: str | None = unset(
-        "Column of the values; that of the format if absent, in a csv the only one "
-        "beside the time."
+        "Column of the values; if absent, that of the format, or the only column of a "
+        "csv besides the time."
     )
-    place: str | None = unset("Zone, node or location, where the file has several.")
+    place: str | None = unset("Zone, node or location, if the file has several.")
     unit: Unit | None = unset(
         "Unit of the values; a price is per MWh, carbon in g/kWh and a cap in MW if "
         "absent."
     )
     utc_offset: UtcOffset | None = unset(
-        "Offset from UTC of stamps in a csv that have none; a stamp without one is "
-        "refused if absent, as hours may come twice."
+        "UTC offset of csv timestamps without one; if absent, such timestamps are an "
+        "error, as hours may be repeated."
     )
     known_ahead: FixedSpan = default(
         "0 s",
         (
-            "How far ahead its values are known, such as 24 h of a day-ahead market; "
-            "only up to now if 0 s."
+            "Time for which values are known in advance, such as 24 h for a day-ahead "
+            "market; 0 s if only up to now."
         ),
     )
 
@@ -334,8 +335,7 @@ class Signals(Model):
     price: SignalFile | None = unset("Price of energy, in any currency per MWh.")
     carbon: SignalFile | None = unset("Carbon intensity of energy [g/kWh].")
     cap: SignalFile | None = unset(
-        "Most that the facility may draw [MW]; each value holds until the next, "
-        "whenever that comes."
+        "Maximum power of the facility [MW]; each value applies until the next one."
     )
 
     @model_validator(mode="after")
@@ -357,7 +357,7 @@ class Signals(Model):
 class FollowSignal(Model):
     """Rule to reduce power while a price or the carbon intensity is high."""
 
-    signal: Literal["price", "carbon"] = Field(description="Which signal.")
+    signal: Literal["price", "carbon"] = Field(description="Signal to follow.")
     quantile: InnerShare = uncertain(
         0.8,
         "The signal is high above this quantile of its values in the window",
@@ -366,22 +366,22 @@ class FollowSignal(Model):
     window: FixedSpan = default(
         "24 h",
         (
-            "Window of the quantile: up to what is known ahead, the rest of it behind "
-            "(assumed where not given)."
+            "Window of the quantile, which ends at the latest known value (assumed "
+            "unless specified)."
         ),
         assumed=True,
     )
     target: EventTarget = default(
         EventTarget(fraction=0.75),
-        "How deep power goes while it is high (assumed where not given).",
+        "Power target while the signal is high (assumed unless specified).",
         assumed=True,
     )
     steps: PositiveInt = uncertain(
-        2, "Steps of the signal above or below before anything switches", (1, 4)
+        2, "Consecutive steps above or below the quantile before switching", (1, 4)
     )
     at_least: FixedSpan = default(
         "30 min",
-        "Shortest time between two switches (assumed where not given).",
+        "Minimum time between two switches (assumed unless specified).",
         assumed=True,
     )
 
@@ -389,15 +389,17 @@ class FollowSignal(Model):
 class Flexibility(Model):
     """Response of the facility to the grid: events, signals, and load control."""
 
-    signals: Signals = default(Signals(), "Signals from outside.")
+    signals: Signals = default(
+        Signals(), "External signals: price, carbon intensity, power cap."
+    )
     events: tuple[DemandResponseEvent, ...] = default((), "Demand-response events.")
-    follow: FollowSignal | None = unset("Less power while a signal is high.")
+    follow: FollowSignal | None = unset("Power reduction while a signal is high.")
     controller: Annotated[Literal["fair_caps", "off"], _OFF] = default(
         "fair_caps",
         (
-            "Controller: fair_caps holds starts, caps GPUs by a common share of what "
-            "their jobs tolerate, pauses and resizes; off measures events against the "
-            "plain run."
+            "Load controller: fair_caps delays starts, caps GPUs in proportion to the "
+            "tolerance of their jobs, pauses and resizes jobs; off leaves the load "
+            "uncontrolled, so that events are only measured."
         ),
     )
 
@@ -450,52 +452,53 @@ class JobFlexibilitySpec(Model):
     tier: Annotated[int, Field(ge=0, le=3)] = default(
         0,
         (
-            "Mean loss of throughput over a job that is tolerated: 0, 10, 25 or 50 % "
-            "for the tiers 0 to 3; jobs of tier 0 are never touched."
+            "Tolerated mean loss of throughput over a job: 0, 10, 25 or 50 % for tiers "
+            "0 to 3; jobs of tier 0 are never controlled."
         ),
     )
     work: Literal["pre_training", "fine_tuning", "inference"] = default(
         "fine_tuning",
         (
-            "Kind of work, which sets how a cap on its GPUs slows it (assumed where "
-            "not given)."
+            "Kind of work, which determines the slowdown under a GPU power cap "
+            "(assumed unless specified)."
         ),
         assumed=True,
     )
-    pausable: bool = default(False, "Jobs may be stopped and started again.")
+    pausable: bool = default(False, "Whether jobs may be stopped and restarted.")
     min_nodes: PositiveInt | None = unset(
-        "Fewest nodes that a job may go on with; its own if absent."
+        "Minimum number of nodes on which a job can continue; all its nodes if absent."
     )
     checkpoint_interval: FixedSpan = default(
         "30 min",
-        "Work between two checkpoints (assumed where not given).",
+        "Work between two checkpoints (assumed unless specified).",
         assumed=True,
     )
     stop: FixedSpan = default(
         "2 min",
-        "Time to write a checkpoint before nodes are freed (assumed where not given).",
+        "Time to write a checkpoint before nodes are released (assumed unless "
+        "specified).",
         assumed=True,
     )
     restart: FixedSpan = default(
         "10 min",
-        "Time from a start on freed nodes to the first work (assumed where not given).",
+        "Time from a restart to the first work (assumed unless specified).",
         assumed=True,
     )
     restart_power: Share = uncertain(
         0.2,
         (
-            "Share of a job's mean power that it draws while it stops and restarts, "
-            "its nodes' idle power at least"
+            "Power of a job while it stops and restarts, as a fraction of its mean "
+            "power, but not less than its nodes' idle power"
         ),
         (0.15, 0.3),
-        "measured in Phoenix",
+        "(measured in Phoenix)",
     )
     slack: Annotated[float, Field(ge=0, le=1e3)] | None = unset(
-        "A job is due its run time and this share of it after its submission; never "
-        "if absent."
+        "Deadline of a job as slack per run time: it is due (1 + slack) run times "
+        "after its submission; no deadline if absent."
     )
     deadline: Moment | None = unset(
-        "When all jobs are due, local time; instead of slack."
+        "Deadline of all jobs, in local time; instead of slack."
     )
 
     @model_validator(mode="after")

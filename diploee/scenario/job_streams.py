@@ -58,8 +58,8 @@ class ProfileVariants(Model):
     spread: Annotated[float, Field(ge=1e-4, le=0.2)] = default(
         0.02,
         (
-            "Largest relative change of a copy's time scale; 0.02 plays a cycle of 10 "
-            "s in 9.8 to 10.2 s, at the same power."
+            "Maximum relative change of a copy's time scale; with 0.02, a cycle of 10 "
+            "s lasts 9.8 to 10.2 s, at the same power."
         ),
     )
 
@@ -74,22 +74,22 @@ class PowerSmoothing(Model):
 
     floor: Annotated[float, Field(ge=0, le=MAX_FLOOR)] = uncertain(
         0.65,
-        "Least power of a GPU while its job runs, as a part of its TDP, at most 0.9",
+        "Minimum power of a GPU while its job runs, per TDP, at most 0.9",
         (0.5, 0.9),
     )
     up_per_s: PositiveShare = uncertain(
         0.1,
         (
-            "Largest rise of a GPU's power in a second, as a part of its TDP; work "
-            "that waits for it makes the job longer"
+            "Maximum rise of a GPU's power per second, per TDP; delayed work makes the "
+            "job longer"
         ),
         (0.05, 0.2),
     )
     down_per_s: PositiveShare = uncertain(
-        0.1, "Largest fall in a second, as a part of its TDP", (0.05, 0.2)
+        0.1, "Maximum fall of a GPU's power per second, per TDP", (0.05, 0.2)
     )
     hysteresis_s: Annotated[float, Field(ge=0, le=60)] = uncertain(
-        2.0, "Time for which a power is held before it falls", (1, 4)
+        2.0, "Time for which power is maintained before it falls [s]", (1, 4)
     )
 
 
@@ -98,22 +98,23 @@ class BatchInference(Model):
 
     tokens: Annotated[float, Field(ge=1)] = Field(
         description=(
-            "Tokens that one job generates, over all its nodes; the last batch is a "
-            "whole one. ASSUMPTION: every answer has the full output length."
+            "Tokens that one job generates over all its nodes; the last batch is "
+            "always full. ASSUMPTION: every response has the full output length."
         )
     )
     batch_size: PositiveInt = Field(
         description=(
-            "Prompts of a batch on one node; between measured sizes time and power "
-            "are linear."
+            "Prompts in a batch on one node; time and power are linear between "
+            "measured sizes."
         )
     )
     output_tokens: PositiveInt = Field(
-        description="Output length of a prompt [tokens], one that the curve has."
+        description="Output length of a prompt [tokens]; must be one of the curve's."
     )
     curve: str = Field(
-        description="Time and node power of a batch against its size: a shipped name such as "  # noqa: E501
-        "llama3_70b_offline, or a CSV file relative to the scenario file."
+        description="Time and node power of a batch by batch size: a built-in name "
+        "such as llama3_70b_offline, or a CSV file relative to the "
+        "scenario file."
     )
 
     def n_batches(self, n_nodes: int) -> int:
@@ -126,7 +127,8 @@ class JobArrays(Model):
 
     job_share: PositiveShare = Field(
         description=(
-            "Share of the class's jobs that come in arrays; the others come one by one."
+            "Fraction of the class's jobs that belong to arrays; the others are "
+            "submitted one by one."
         )
     )
     sizes: Annotated[
@@ -134,16 +136,16 @@ class JobArrays(Model):
         _sum_to_one("sizes of arrays"),
     ] = Field(
         min_length=1,
-        description="Share of the arrays by their number of jobs; they sum to 1.",
+        description="Fraction of the arrays by number of jobs; the fractions sum to 1.",
     )
     duration: DurationModel | None = optional(
-        "How long jobs of arrays run; as long as the class's others if absent."
+        "Run time of jobs in arrays; that of the class if absent."
     )
     run_time_correlation: Share = default(
         1.0,
         (
-            "Correlation of the run times within an array, of their normal scores; at "
-            "1 all jobs of an array run equally long."
+            "Correlation of the run times within an array (of their normal scores); at "
+            "1, all jobs of an array have the same run time."
         ),
     )
 
@@ -159,42 +161,42 @@ class JobClass(Model):
 
     workload: Name = Field(
         description=(
-            "Workload of the profiles, such as llama2_70b_lora; with batch_inference "
-            "a name of your own."
+            "Workload of the profiles, such as llama2_70b_lora; with batch_inference, "
+            "any name."
         )
     )
     n_nodes: PositiveInt = Field(description="Nodes that the job occupies.")
     n_gpus: PositiveFloat | None = optional(
-        "GPUs of a job on a part of a node (n_nodes: 1), where the pool has allocate: "
-        "gpus: a whole number, or hundredths of one GPU; all of its nodes' if absent. "
-        "The job draws that part of the profile of a node."
+        "GPUs of a job that shares a node (n_nodes: 1, pool with allocate: gpus): a "
+        "whole number, or hundredths of one GPU; all GPUs of its nodes if absent. The "
+        "job draws the same fraction of the node's profile."
     )
-    probability: Share = Field(description="Share of the stream's jobs.")
+    probability: Share = Field(description="Fraction of the stream's jobs.")
     scale_from_n_nodes: PositiveInt | None = unset(
-        "Scale the profiles measured on this node count linearly to n_nodes: a "
-        "coherent upper bound of the swings, not a forecast."
+        "Node count of measured profiles that are scaled linearly to n_nodes. All "
+        "nodes then fluctuate together: an upper bound of the swings, not a forecast."
     )
     duration: DurationModel | None = optional(
-        "How long the jobs run; as long as their profile if absent. Otherwise the "
-        "profile's steady part is played in a loop between its start and its end."
+        "Run time of the jobs; that of their profile if absent. For other run times, "
+        "the steady part of the profile is repeated between its start and its end."
     )
     arrays: JobArrays | None = optional(
-        "Jobs that are submitted together; none if absent."
+        "Groups of jobs that are submitted together; none if absent."
     )
     priority: float | None = optional(
-        "How urgent its jobs are to a scheduler of kind priority, 0-1; 0 if absent.",
+        "Priority of the jobs, 0-1, for a scheduler of kind priority; 0 if absent.",
         ge=0,
         le=1,
     )
     batch_inference: BatchInference | None = optional(
-        "Offline inference of a count of tokens instead of a workload's profiles, one "
-        "model instance a node: a measured curve gives run time and power; "
-        "profile_variants leaves it. ASSUMPTION: the power of a batch starts at its "
-        "peak and falls towards its end by a power law that meets the mean; each node "
-        "has a phase of its own."
+        "Offline inference of a number of tokens, one model instance per node, instead "
+        "of a workload's profiles; a measured curve gives run time and power, and "
+        "profile_variants does not apply. ASSUMPTION: the power of a batch starts at "
+        "its peak and falls to its end by a power law with the measured mean; each "
+        "node has a random phase."
     )
     flexibility: JobFlexibilitySpec | None = optional(
-        "Tolerance of the jobs to caps, pauses and fewer nodes; as the stream says if "
+        "Tolerance of the jobs to caps, pauses and fewer nodes; that of the stream if "
         "absent."
     )
 
@@ -284,9 +286,10 @@ class JobStream(Model):
 
     pool: str = Field(description="Name of an entry of facility.pools.")
     mix: JobMix | None = unset(
-        "Classes as a product of workload and node count; or classes."
+        "Classes as the product of two distributions, workload and node count; or "
+        "classes."
     )
-    classes: tuple[JobClass, ...] = default((), "The classes one by one; or mix.")
+    classes: tuple[JobClass, ...] = default((), "List of classes; or mix.")
     replay: JobReplay | None = optional("Jobs of a log, instead of mix or classes.")
     zeus: RecurringTraining | None = optional(
         "Recurring training jobs with energy knobs, instead of mix or classes."
@@ -296,49 +299,49 @@ class JobStream(Model):
         "mix or classes."
     )
     calendar: Calendar = default(
-        Calendar(), "When jobs are submitted; uniform if absent."
+        Calendar(), "Rates of submission over time; uniform if absent."
     )
     dispersion: Annotated[float, Field(gt=0, le=MAX_DISPERSION)] | None = optional(
-        "Variance of a random factor on each hour's rate (gamma, mean 1), as logs "
-        "show it: an hour's jobs have variance mean + dispersion * mean^2. Poisson if "
-        "absent."
+        "Variance of a random factor on each hour's rate (gamma, mean 1), as found in "
+        "logs: the number of jobs in an hour has variance mean + dispersion * mean^2. "
+        "Poisson if absent."
     )
     day_dispersion: Annotated[float, Field(gt=0, le=MAX_DISPERSION)] | None = optional(
-        "Variance of a random factor on each day's rate (gamma, mean 1), beside "
-        "dispersion; the factor of weeks is calendar.week_to_week. Days do not differ "
-        "if absent."
+        "Variance of a random factor on each day's rate (gamma, mean 1), in addition "
+        "to dispersion; for weeks see calendar.week_to_week. No factor if absent."
     )
     target_utilization: Utilization | None = unset(
-        "Mean node occupancy to reach, 0-1 (Eq. 1), over the time of the calendar's "
-        "mean; or jobs_per_day."
+        "Requested mean node occupancy, 0-1 (Eq. 1), over the time in which the "
+        "calendar has mean 1; or jobs_per_day."
     )
     jobs_per_day: Annotated[float | None, Field(gt=0, le=MAX_JOBS_PER_DAY), SCALES] = (
         unset(
-            "Mean jobs per day over the time of the calendar's mean; or "
-            "target_utilization."
+            "Mean number of jobs per day, over the time in which the calendar has mean "
+            "1; or target_utilization."
         )
     )
     match: Literal["list", "simulated"] = default(
         "list",
         (
-            "Quantity that meets the target: the occupancy estimated from the list of "
-            "jobs, as the paper does, or that of the simulated schedule."
+            "Occupancy that is matched to the target: that estimated from the list of "
+            "jobs (as in the paper), or that of the simulated schedule."
         ),
     )
     startup: DurationModel | None = optional(
-        "Time between a job's start and its first power above idle [s], at most a "
-        "day; none if absent. Its nodes are busy at idle power; a replayed job's is a "
-        "part of its run time."
+        "Time from a job's start to its first power above idle [s], at most a day; "
+        "none if absent. Meanwhile its nodes are busy at idle power. In a replayed job "
+        "it is part of the run time."
     )
     profile_variants: ProfileVariants | None = optional(
-        "Draw each job's profile among slower and faster copies of the measured ones."
+        "Random choice of each job's profile among slower and faster copies of the "
+        "measured ones."
     )
     power_smoothing: PowerSmoothing | None = optional(
-        "Power smoothing of the GPUs that the jobs run on: a floor, ramps and a "
-        "hysteresis; what it burns and how much longer it makes the jobs stands in "
-        "the notes of their profiles. A replayed job keeps its logged run time. A "
-        "synchronous one holds the floor while it trains, writes, loads and hangs, "
-        "not while it is scheduled again or waits for nodes."
+        "Power smoothing of the jobs' GPUs: floor, ramp limits and hysteresis. The "
+        "energy that it dissipates and the longer run times are in the notes of the "
+        "profiles. A replayed job keeps its logged run time. A synchronous job stays "
+        "at or above the floor while it trains, writes, loads or hangs, but not while "
+        "it is rescheduled or waits for nodes."
     )
     flexibility: JobFlexibilitySpec | None = optional(
         "Tolerance of the jobs to caps, pauses and fewer nodes; none if absent."

@@ -42,10 +42,10 @@ def markdown_reference(model: type[Model], title: str, command: str) -> str:
         ),
         "",
         (
-            "A dotted place such as `facility.pools.h100.n_nodes` is what `--set` and "
-            "the axes of a sweep take. In the places below, `<name>` stands for a "
-            "name of your choice and `<n>` for a position in a list, from 0. Unknown "
-            "keys are refused."
+            "`--set` and the axes of a sweep take dotted paths such as "
+            "`facility.pools.h100.n_nodes`. In the paths below, `<name>` is a name of "
+            "your choice and `<n>` a position in a list, from 0. Unknown keys are an "
+            "error."
         ),
     ]
     for name, key_paths in _sections(schema).items():

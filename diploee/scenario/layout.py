@@ -31,22 +31,23 @@ class Layout(Model):
 
     nodes_per_chassis: _Count = Field(default=1, description="Nodes in a chassis.")
     chassis_per_rack: _Count = Field(description="Chassis in a rack.")
-    racks_per_row: _Count | None = optional(
-        "Racks in a row; no rows are counted if absent."
-    )
+    racks_per_row: _Count | None = optional("Racks in a row; no rows if absent.")
     rows_per_hall: _Count | None = optional(
-        "Rows in a hall, which may be of several pools; no halls are counted if absent."
+        "Rows in a hall, possibly of several pools; no halls if absent."
     )
     rack_rating_kw: _Rating | None = optional(
-        "Rated power of a rack [kW]: the hours in which one is above it are counted."
+        "Rated power of a rack [kW]; hours above it are counted."
     )
-    row_rating_kw: _Rating | None = optional("Rated power of a row [kW], likewise.")
+    row_rating_kw: _Rating | None = optional(
+        "Rated power of a row [kW]; hours above it are counted."
+    )
     placement: Literal["node", "rack"] = Field(
         default="node",
         description=(
-            "Nodes that a job gets: the first that are free, or the fewest racks, the "
-            "first rack with enough free nodes or else those with the most. It "
-            "changes no start. Where a pool allocates GPUs its own rule holds."
+            "Choice of nodes for a job: node takes the first free ones; rack takes the "
+            "first rack with enough free nodes, or else the racks with the most free "
+            "nodes. It has no effect on start times and does not apply to pools that "
+            "allocate GPUs."
         ),
     )
 

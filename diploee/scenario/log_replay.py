@@ -63,39 +63,39 @@ class LogReading(Model):
     """Settings for converting the rows of a job log to jobs."""
 
     columns: dict[JobColumn, str] | None = unset(
-        "For csv: the log's column of each meaning, such as {submit: submitted_at, "
-        "duration: run_s, nodes: n}; an empty name leaves the meaning out."
+        "For csv: the log's column for each meaning, such as {submit: submitted_at, "
+        "duration: run_s, nodes: n}; an empty name skips a meaning."
     )
     gpus_per_node: GpusPerNode | None = unset(
-        "GPUs (of swf, processors) per node where the log counts those; if absent "
-        "what a swf header's MaxNodes says, else those of the pool's nodes."
+        "GPUs per node (for swf, processors per node), if the log counts GPUs or "
+        "processors; if absent, from MaxNodes of the swf header, else from the pool's "
+        "nodes."
     )
     utc_offset: LogZone | None = unset(
-        "Zone of the log's local time, '+08:00' or Europe/Berlin: stamps that name "
-        "none are in it; the offset of most stamps or of the header if absent, else "
-        "UTC."
+        "Zone of timestamps without one, such as '+08:00' or Europe/Berlin; if absent, "
+        "the offset of most timestamps or of the header, else UTC."
     )
     time_format: str | None = unset(
         "For csv, slurm, acme and philly: s or ms since the log's start, unix-s, "
-        "unix-ms, or a strptime format; ISO stamps or numbers if absent."
+        "unix-ms, or a strptime format; ISO timestamps or numbers if absent."
     )
     time_unit: TimeUnit | None = unset(
-        "For the same: unit of times that are numbers; found by their size, column "
-        "name, span and spacing if absent."
+        "For csv, slurm, acme and philly: unit of numeric times; if absent, inferred "
+        "from their size, column name, span and spacing."
     )
     duration_unit: TimeUnit | None = unset(
-        "For csv: unit of the columns duration and requested_time; if absent that of "
-        "their name (run_ms), or as the starts and ends have it, else s."
+        "For csv: unit of the columns duration and requested_time; if absent, inferred "
+        "from the column name (run_ms) or from starts and ends, else s."
     )
     zero_durations: Literal["drop", "one-second"] = default(
-        "drop", "Jobs that ran for no time are dropped, or last a second."
+        "drop", "Treatment of jobs with run time zero: dropped, or run for one second."
     )
     cpu_only: Literal["keep", "drop"] = default(
         "keep", "Whether jobs without GPUs are kept."
     )
     states: tuple[JobState, ...] = default(
         ("completed", "failed", "cancelled", "timeout", "other"),
-        "Which jobs are kept, by how they ended.",
+        "End states of the jobs that are kept.",
         min_length=1,
     )
 
@@ -110,26 +110,26 @@ class ClassRule(Model):
         description="Workload of the profiles, such as llama2_70b_lora."
     )
     scale_from_n_nodes: PositiveInt | None = unset(
-        "Node count of the profiles that the jobs take their power from, scaled "
-        "linearly to their own; the nearest measured node count if absent."
+        "Node count of the profiles from which power is scaled linearly to the job's "
+        "node count; the nearest measured one if absent."
     )
-    type: str | None = unset("Kind of job as the log names it; any if absent.")
+    type: str | None = unset("Job type in the log; any if absent.")
     user: str | None = optional(
         "Pattern of the user, '*' for any characters; any user if absent."
     )
     account: str | None = optional(
-        "Pattern of the account that pays; any account if absent."
+        "Pattern of the billed account; any account if absent."
     )
     name: str | None = optional(
         "Pattern of the job's name, such as 'llama*'; any name if absent."
     )
-    min_nodes: PositiveInt = default(1, "Fewest nodes of a job.")
-    max_nodes: PositiveInt | None = unset("Most nodes of a job; no limit if absent.")
+    min_nodes: PositiveInt = default(1, "Minimum nodes of a job.")
+    max_nodes: PositiveInt | None = unset("Maximum nodes of a job; no limit if absent.")
     min_duration_s: NonNegativeFloat = default(
-        0.0, "Shortest run time of a job [s], inclusive."
+        0.0, "Minimum run time of a job [s], inclusive."
     )
     max_duration_s: PositiveFloat | None = unset(
-        "Longest run time of a job [s], exclusive; no limit if absent."
+        "Maximum run time of a job [s], exclusive; no limit if absent."
     )
 
     @model_validator(mode="after")
@@ -164,7 +164,7 @@ class _LogFile(Model):
         description="The log, a file relative to the scenario file; may be packed."
     )
     format: LogFormatName | None = unset(
-        "Format of the log; recognised by its content if absent."
+        "Format of the log; detected from its content if absent."
     )
 
 
@@ -174,49 +174,49 @@ class JobReplay(LogReading, _LogFile):
     rules: tuple[ClassRule, ...] = Field(
         min_length=1,
         description=(
-            "Which jobs take their power from which workload; the first rule that fits."
+            "Rules that assign workloads to jobs; the first matching rule applies."
         ),
     )
     starts: Literal["queued", "logged"] = default(
         "queued",
         (
-            "queued submits the jobs when the log did and lets them queue here; "
-            "logged submits them at their logged starts, so that they queue only "
-            "where the pool is smaller."
+            "Submission times of the jobs: queued takes those of the log, so that jobs "
+            "queue in the simulation; logged takes the logged start times, so that "
+            "jobs queue only if the pool is smaller."
         ),
     )
     align: Literal["start", "weekday", "date"] = default(
         "weekday",
         (
-            "Where the log goes: its first job at the start of the run, at the first "
-            "same hour of the week of its own local time, or at its own date: stamps "
-            "whose zone is known at their instant, others at the facility's local "
-            "time."
+            "Alignment of the log: its first job at the start of the run (start), at "
+            "the first equal hour of the week in local time (weekday), or at its date "
+            "(date), where timestamps without a zone are in the facility's local time."
         ),
     )
     repeat: bool | Literal["shuffled"] = default(
         True,
         (
-            "Repeat the log before and after itself until the run is full: by its "
-            "whole weeks where it is aligned by weekday, by its span (in whole hours) "
-            "otherwise. shuffled plays its weeks in random order, each as often as "
-            "the others, those of a log of a year or more near their season: bursts, "
-            "nights and the tail are the log's, years differ."
+            "Whether the log is repeated before and after itself to fill the run: in "
+            "whole weeks if aligned by weekday, otherwise by its length in whole "
+            "hours. shuffled replays its weeks in random order, all equally often, and "
+            "near their season if the log has a year or more: years differ, while "
+            "bursts, nights and run times are those of the log."
         ),
     )
     start: NaiveDatetime | None = optional(
-        "Jobs from this time on, in the log's local time; all if absent."
+        "Time of the first job to replay, in the log's local time; all jobs if absent."
     )
     end: NaiveDatetime | None = optional(
-        "Jobs before this time, likewise; all if absent."
+        "Time before which jobs are replayed, in the log's local time; all jobs if "
+        "absent."
     )
     time_factor: Factor = default(1.0, "Factor on the times between submissions.")
     duration_factor: Factor = default(1.0, "Factor on the run times.")
     rate_factor: Annotated[Factor, SCALES] = default(
         1.0,
         (
-            "Jobs per logged job: 0.5 keeps a random half, 2.5 submits each twice and "
-            "a random half of them a third time, the copies within an hour of the "
+            "Simulated jobs per logged job: 0.5 keeps a random half; 2.5 submits each "
+            "job twice and a random half a third time, copies within an hour of the "
             "original."
         ),
     )
@@ -226,24 +226,25 @@ class JobReplay(LogReading, _LogFile):
     profiles: dict[JobId, str] = default(
         {},
         (
-            "Profile of single jobs by their ids in the log, such as {4711: "
-            "tune-2n-1}, before all rules: measured jobs with their own power."
+            "Profile of individual jobs by their ids in the log, such as {4711: "
+            "tune-2n-1}, for jobs with measured power; takes precedence over all rules."
         ),
     )
     cpu_jobs: Literal["idle", "error", "rules"] = default(
         "idle",
         (
-            "Power of jobs that have no GPUs by the log, on nodes that have some: "
-            "idle power, or what the rules say; error refuses them. cpu_only: drop "
-            "leaves them out, and so does a pool that allocates GPUs."
+            "Power of jobs without GPUs in the log on nodes with GPUs: idle power "
+            "(idle), by the rules (rules), or not allowed (error). Such jobs are "
+            "omitted with cpu_only: drop, and in a pool that allocates GPUs."
         ),
     )
     unmatched: Literal["error", "drop"] = default(
-        "error", "Treatment of jobs that no rule fits."
+        "error", "Treatment of jobs that match no rule."
     )
     too_wide: Literal["error", "drop", "clip"] = default(
         "error",
-        "Treatment of jobs wider than the pool: clip gives them the whole pool.",
+        "Treatment of jobs with more nodes than the pool; clip reduces them to the "
+        "whole pool.",
     )
 
     @model_validator(mode="before")
@@ -288,40 +289,40 @@ class RequestReplay(Model):
         )
     )
     format: TraceFormatName | None = unset(
-        "Format of the trace; recognised by its content if absent."
+        "Format of the trace; detected from its content if absent."
     )
     columns: dict[str, str] | None = unset(
-        "For csv: the trace's column of each meaning."
+        "For csv: the trace's column for each meaning."
     )
     time_unit: TimeUnit | None = unset(
-        "Unit of times that are numbers; found by size, column name, span and spacing "
-        "if absent."
+        "Unit of numeric times; if absent, inferred from their size, column name, span "
+        "and spacing."
     )
     utc_offset: LogZone | None = unset(
-        "Zone of the trace's local time, '+08:00' or Europe/Berlin: stamps that name "
-        "none are in it; the offset of the first stamp if absent, else UTC."
+        "Zone of timestamps without one, such as '+08:00' or Europe/Berlin; if absent, "
+        "the offset of the first timestamp, else UTC."
     )
     service: str | None = unset(
-        "One service or model of the trace; all together if absent."
+        "Service or model of the trace to replay; all together if absent."
     )
     tile: Literal["repeat", "week", "none"] = default(
         "repeat",
         (
-            "repeat plays the whole trace again and again from the start of the run, "
-            "week repeats its whole weeks at their weekday and hour, none plays it "
-            "once."
+            "Repetition of the trace: repeat replays the whole trace again and again "
+            "from the start of the run, week repeats its whole weeks at their weekday "
+            "and hour, none replays it once."
         ),
     )
     rate_factor: Annotated[RateFactor, SCALES] = default(
         1.0, "Factor on the number of requests."
     )
     time_factor: RateFactor = default(
-        1.0, "Length of the trace as replayed over its length as logged."
+        1.0, "Replayed length of the trace per logged length."
     )
     zero_hour_of_week: NonNegativeFloat = default(
         0.0,
         (
-            "For tile: week where the trace has no dates: hour of the week of its "
-            "time 0, 0 for Monday 00:00."
+            "Hour of the week of time 0 in a trace without dates, for tile: week; 0 is "
+            "Monday 00:00."
         ),
     )

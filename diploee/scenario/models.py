@@ -66,13 +66,13 @@ class Size(Model):
     """Requested size of a site: nodes, rates and ratings are scaled together."""
 
     poi_mw: Annotated[float, Field(gt=0, le=MAX_POI_MW)] | None = optional(
-        "Power of the site at its point of interconnection with all nodes at their "
-        "ratings, in the hour of its weather's year in which that is most, whatever "
-        "span is run; steady, with batteries, sources and ramp limits out [MW]; needs "
-        "facility.stages."
+        "Requested maximum power of the site at its point of interconnection [MW]: "
+        "steady state with all nodes at their ratings, in the hour of the weather's "
+        "year with the highest power (even if it is not simulated), without batteries, "
+        "sources and ramp limits; requires facility.stages."
     )
     nodes_factor: Annotated[float, Field(gt=0, le=MAX_NODES_FACTOR)] | None = optional(
-        "Factor on the nodes, and on all that grows with them."
+        "Factor on the number of nodes and on everything that scales with it."
     )
 
     @model_validator(mode="after")
@@ -89,10 +89,10 @@ class Facility(Model):
     )
     pools: dict[Name, Pool] = Field(min_length=1, description="Pools of nodes by name.")
     rated_power_mw: Annotated[float | None, Field(gt=0, le=1_000_000), SCALES] = unset(
-        "Rated power of all devices [MW]; nodes' ratings if absent. With AC power or "
-        "stages it is no rating of the meter, which follows from the nodes' ratings: "
-        "it is the device rating of the data sheet, and sets the least swing that is "
-        "counted, 1 % of it."
+        "Rated power of all devices [MW]; the sum of the nodes' ratings if absent. It "
+        "is the device rating of the data sheet, and swings below 1 % of it are not "
+        "counted. With AC power or stages, the rating at the meter is computed from "
+        "the nodes' ratings instead."
     )
     utc_offset: UtcOffset | None = default(
         "+00:00",
@@ -101,37 +101,37 @@ class Facility(Model):
     )
     time_zone: Annotated[str, AfterValidator(_check_time_zone)] | None = unset(
         (
-            "Time zone such as America/Chicago, whose changes of the clock local time "
-            "follows; instead of utc_offset."
+            "Time zone such as America/Chicago, with its daylight-saving changes; "
+            "instead of utc_offset."
         ),
         exclude_if=lambda value: value is None,
     )
     stages: tuple[Annotated[SerializeAsAny[StageSpec], STAGES], ...] = default(
         (),
         (
-            "Equipment between the devices and the meter, from the devices on; none: "
-            "facility_power_w is the devices' power."
+            "Equipment between the devices and the meter, in this order. Without "
+            "stages, facility_power_w is the devices' power."
         ),
         exclude_if=lambda value: not value,
     )
     size: Size | None = optional(
-        "The site in another size; rates of jobs and requests and the ratings of its "
-        "stages scale with it."
+        "Rescaling of the site: its nodes, its rates of jobs and requests, and the "
+        "ratings of its stages."
     )
     weather: Annotated[SerializeAsAny[WeatherSpec], WEATHER] | None = optional(
-        "Weather at the site, which cooling follows; utc_offset or time_zone must be "
-        "given with it."
+        "Weather at the site, for cooling and solar power; requires utc_offset or "
+        "time_zone."
     )
 
     layout: Layout | None = optional(
-        "Chassis, racks, rows and halls of the nodes: a run then gives the power of "
-        "each. It changes no power of the whole."
+        "Chassis, racks, rows and halls of the nodes; a run then also reports the "
+        "power of each. It has no effect on the total power."
     )
 
     ride_through: dict[Name, RideThrough] | None = optional(
-        "How blocks of load answer voltage dips, by name, for diploee ride-through; "
-        "no power of a run follows it. Blocks of one pool may have shares; what no "
-        "block holds stays on."
+        "Response of blocks of load to voltage dips, by name, for diploee "
+        "ride-through; without effect on the power of a run. Blocks may share a pool; "
+        "load that belongs to no block stays connected."
     )
 
     @model_validator(mode="after")
@@ -282,17 +282,21 @@ class SiteFacts(Model):
         "Point of interconnection: substation, bus."
     )
     load_class: str | None = optional("Class of the load, as the utility names it.")
-    voltage_kv: PositiveFloat | None = optional("Nominal voltage there [kV].")
-    short_circuit_mva: PositiveFloat | None = optional(
-        "Three-phase short-circuit power there [MVA]; with x_over_r, a run at 0.1 s "
-        "gives rapid voltage changes."
+    voltage_kv: PositiveFloat | None = optional(
+        "Nominal voltage at the point of interconnection [kV]."
     )
-    x_over_r: PositiveFloat | None = optional("Its reactance over its resistance.")
+    short_circuit_mva: PositiveFloat | None = optional(
+        "Three-phase short-circuit power at the point of interconnection [MVA]; with "
+        "x_over_r, a run with a step of 0.1 s reports rapid voltage changes."
+    )
+    x_over_r: PositiveFloat | None = optional(
+        "Reactance per resistance of the short-circuit impedance (X/R ratio)."
+    )
     transformer_impedance_percent: Annotated[float, Field(gt=0, lt=100)] | None = (
-        optional("Impedance of the main transformers, of their rating [%].")
+        optional("Impedance of the main transformers, per their rating [%].")
     )
     ups_ride_through_s: NonNegativeFloat | None = optional(
-        "Time that the UPS carries the load [s]."
+        "Time for which the UPS can supply the load [s]."
     )
 
     @property
@@ -331,8 +335,7 @@ class Scenario(Model):
     ] = Field(
         default_factory=dict,
         description=(
-            "Replicas of served models at batch sizes that a controller chooses, by "
-            "name."
+            "Replicas of served models, by name; a controller sets their batch sizes."
         ),
         exclude_if=lambda value: not value,
     )
@@ -349,34 +352,33 @@ class Scenario(Model):
         "Length of the run; months and years follow the calendar, a day has 24 hours.",
     )
     warm_up: Duration | None = optional(
-        "Time before the start that is simulated as well, such as 1 week: the run "
-        "begins with the queue, jobs and instances that it leaves. The run begins "
-        "empty if absent. Stages with a state, such as batteries and generators, "
-        "begin with the run in any case."
+        "Time simulated before the start, such as 1 week, so that the run begins with "
+        "a queue, running jobs and instances; it begins empty if absent. Stages with a "
+        "state, such as batteries and generators, are simulated from the start only."
     )
     resolution: ResolutionMs = default(
-        60_000, "Interval of the power series as it is written, 0.1 s to 1 h."
+        60_000, "Interval of the written power series, 0.1 s to 1 h."
     )
     step: ResolutionMs | None = optional(
-        "Interval at which loads, stages, limits and batteries are computed, 0.1 s to "
-        "the resolution; what is written are means of its steps. If absent, the "
-        "resolution, or less where a stage or limits of the run need it."
+        "Time step of loads, stages, limits and batteries, from 0.1 s to the "
+        "resolution; written values are means over steps. If absent, the resolution, "
+        "or a shorter step if a stage or limits of the run need one."
     )
     limits: tuple[str, ...] = default(
         (),
         (
-            "Limits that a run is checked against at the step that they need: names of "
-            "presets, or files of limits."
+            "Limits to check the run against: names of presets, or limit files. They "
+            "may require a shorter step."
         ),
         exclude_if=lambda value: not value,
     )
     seed: int = default(0, "Seed of every random draw.", ge=0, le=MAX_SEED)
     flexibility: Flexibility | None = optional(
-        "How the facility answers the grid; it never does if absent."
+        "Response of the facility to the grid; none if absent."
     )
     site: SiteFacts = Field(
         default_factory=SiteFacts,
-        description="Facts of the site for its data sheet; they change no power.",
+        description="Site information for the data sheet, without effect on power.",
         exclude_if=lambda value: value == SiteFacts(),
     )
 

@@ -39,7 +39,8 @@ class Degrade(OverloadSpec):
     """Rule to serve all requests at once, if necessary above R_max."""
 
     kind: Literal["degrade"] = default(
-        "degrade", "Serve all requests at once, at the latency of the measured curve."
+        "degrade",
+        "All requests are served at once, at the latency of the measured curve.",
     )
     needs_throughput = True
 
@@ -52,13 +53,13 @@ class Queue(OverloadSpec):
     """Rule to queue requests above the throughput, first in, first out."""
 
     kind: Literal["queue"] = default(
-        "queue", "Let what is above the measured throughput wait."
+        "queue", "Requests above the measured throughput wait in a queue."
     )
     drain_s: Annotated[float, Field(gt=0, le=86_400)] = default(
         60.0,
         (
-            "Eq. 4 counts what waits in, so that it is served within this time [s] "
-            "where nodes are free."
+            "Time within which waiting requests are to be served if nodes are free "
+            "[s]; Eq. 4 includes them in the rate."
         ),
     )
     needs_throughput = True
@@ -77,7 +78,7 @@ class Reject(OverloadSpec):
     """Rule to reject requests above capacity: R_incomplete of Eq. 6 (section 2.3.2)."""
 
     kind: Literal["reject"] = default(
-        "reject", "Leave what is above capacity unserved."
+        "reject", "Requests above capacity are not served."
     )
 
 

@@ -26,7 +26,7 @@ class LoadSpec(Model):
     """Settings of a stream of an extension load."""
 
     pool: str = Field(
-        description="Name of an entry of facility.pools; no other stream uses it."
+        description="Name of an entry of facility.pools, for this stream only."
     )
 
     @property

@@ -48,10 +48,11 @@ class Phase(Model):
     """Build-out phase: number of installed nodes of a pool after a date."""
 
     since: Annotated[datetime, AfterValidator(_check_hour)] = Field(
-        description="When they stand, local time, an ISO date such as 2027-01-01."
+        description="Date from which the nodes are installed, in local time, such as "
+        "2027-01-01."
     )
     n_nodes: Annotated[PositiveInt, SCALES] = Field(
-        description="Nodes that stand then, those of earlier phases included."
+        description="Number of nodes then installed, including earlier phases."
     )
 
 
@@ -139,38 +140,39 @@ class Pool(Model):
     scheduler: Annotated[SerializeAsAny[SchedulerSpec], SCHEDULERS] = default(
         "fifo",
         (
-            "Queue discipline, by name or as a group of keys with its kind; fifo is "
-            "strict: the head of the queue blocks. easy lets jobs behind the head "
-            "start where they do not delay it, conservative where they delay none, "
-            "sjf takes the shortest first, priority weighs several factors."
+            "Queue discipline, by name or as a group of keys with its kind. fifo is "
+            "strict: the first job of the queue blocks all others. easy starts later "
+            "jobs if they do not delay the first one, conservative if they delay none "
+            "before them; sjf starts the shortest first; priority sorts by weighted "
+            "factors."
         ),
         validate_default=True,
     )
     allocate: Literal["nodes", "gpus"] = default(
         "nodes",
         (
-            "Resources of jobs: whole nodes, or gpus, so that jobs on fewer GPUs than "
-            "a node has share nodes, each on the first node with enough free ones, "
-            "parts of a GPU on the first GPU with as much free; wider jobs take whole "
-            "nodes. A job on k of the g GPUs of a node draws k/g of the profile of a "
-            "node, free GPUs their part of its idle power. fifo only; the GPUs of "
-            "jobs are n_gpus of their class or those of the replayed log."
+            "Unit of allocation: whole nodes, or gpus, so that jobs with fewer GPUs "
+            "than a node share nodes. Such a job takes the first node with enough free "
+            "GPUs, a fraction of a GPU the first GPU with enough free capacity; larger "
+            "jobs take whole nodes. A job on k of a node's g GPUs draws k/g of the "
+            "node's profile, and free GPUs draw their fraction of its idle power. gpus "
+            "requires fifo; the number of GPUs is n_gpus of the job's class or from "
+            "the replayed log."
         ),
         exclude_if=lambda value: value == "nodes",
     )
     scale_profiles: Literal["by_tdp"] | None = optional(
-        "How profiles of jobs on other GPUs than its nodes' are played: by_tdp in "
-        "proportion to the TDP of a node's GPUs, run times as they are. If absent, "
-        "they are refused."
+        "Use of profiles measured on other GPUs than the pool's: by_tdp scales power "
+        "by the TDP of a node's GPUs and leaves run times unchanged. If absent, such "
+        "profiles are an error."
     )
     phases: tuple[Phase, ...] | None = optional(
         (
-            "How many of its nodes stand from when on; none before the first phase, "
-            "all of them all through the run if absent. A phase that begins with the "
-            "run holds in its warm-up too. Drawn jobs are submitted, and requests "
-            "that no trace gives are made, in proportion to the nodes that stand, a "
-            "target_utilization is of their node time over the run, and the "
-            "utilization (Eq. 1) of those that stand."
+            "Build-out phases: numbers of installed nodes and their dates. No node is "
+            "installed before the first phase; if absent, all are installed throughout "
+            "the run. A phase that begins with the run also applies to its warm-up. "
+            "Rates of synthetic jobs and requests are proportional to the installed "
+            "nodes, and utilization (Eq. 1) and target_utilization refer to them."
         ),
         min_length=1,
     )
@@ -239,7 +241,7 @@ class NodeType(Model):
 
     preset: str | None = optional(
         (
-            "Ratings, idle and warm power that are not given, by name: "
+            "Name of a preset for ratings, idle and warm power that are not specified: "
             f"{one_of(NODE_PRESETS)}. GPUs as measured on open traces; the host of "
             "arXiv:2604.07345, two CPUs of 360 W, is assumed for all."
         ),
@@ -255,19 +257,19 @@ class NodeType(Model):
         description="Device power of a node that runs no job [W]."
     )
     warm_power_w: DevicePower | None = optional(
-        "Device power of a node whose GPUs hold a loaded model without requests [W]: "
-        "113 for each H100, 116 H200, 91 A100, 107 L40S, whatever the model "
-        "(measured, P5 to P95 within 8 %), and the CPUs' idle power. Services with "
-        "standby: warm need it."
+        "Device power of a node whose GPUs have a model loaded but no requests [W]: "
+        "113 per H100, 116 per H200, 91 per A100, 107 per L40S for any model "
+        "(measured, P5 to P95 within 8 %), plus the CPUs' idle power. Required by "
+        "services with standby: warm."
     )
     busy_power_factor: Annotated[float, Field(gt=0, le=1_000)] = default(
-        1.0, "Factor on the profiles' power of busy nodes; 1 is as measured."
+        1.0, "Factor on the profile power of busy nodes; 1 leaves it as measured."
     )
 
     ac_power: Annotated[SerializeAsAny[AcPowerSpec], AC_POWER] | None = optional(
-        "Power of a node at its AC input for a power of its devices (fans, "
-        "conversion, all else in it), by name or as a group of keys with its kind. If "
-        "absent, the devices' power alone is known."
+        "Model of a node's AC input power, with fans, conversion losses and all other "
+        "components, from its device power; by name or as a group of keys with its "
+        "kind. If absent, only device power is computed."
     )
 
     def unused_keys(self) -> tuple[str, ...]:

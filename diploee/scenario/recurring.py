@@ -72,9 +72,10 @@ class ZeusSpec(Model):
     ] = default(
         "zeus",
         (
-            "How a batch size is chosen: Zeus' pruning and Thompson sampling, always "
-            "the default, the best known from the start, or an optimizer of your own: "
-            "{path: module:Class, ...}."
+            "Choice of batch sizes: Zeus' pruning and Thompson sampling (zeus), "
+            "Thompson sampling only (thompson), always the default (default), the best "
+            "one from the start (oracle), or a custom optimizer: {path: module:Class, "
+            "...}."
         ),
         validate_default=True,
     )
@@ -83,13 +84,13 @@ class ZeusSpec(Model):
         | PositiveFloat
         | None
     ) = unset(
-        "How a power limit is chosen: jit profiles the limits of a new batch size in "
-        "its first epoch, max is the highest; or a measured limit [W]. What goes with "
-        "the batch size optimizer if absent."
+        "Choice of the GPU power limit: jit profiles all limits in the first epoch of "
+        "a new batch size, max is the highest, oracle the best; or a measured limit "
+        "[W]. If absent, the choice that belongs to the batch size optimizer."
     )
     eta: Share = default(0.5, "Weight of energy against time in the cost, 0-1.")
     beta: Annotated[float, Field(gt=1, le=1_000)] = default(
-        2.0, "A recurrence is stopped early at this multiple of the lowest cost so far."
+        2.0, "Cost at which a recurrence is stopped early, per lowest cost so far."
     )
 
     @property
@@ -107,8 +108,8 @@ class RecurringTraining(ZeusSpec):
     """Recurring training jobs whose energy knobs are optimized over time."""
 
     train: str | None = unset(
-        "Zeus' train trace (summary_train.csv), a file relative to the scenario file; "
-        "the shipped synthetic traces if absent."
+        "Zeus' train trace (summary_train.csv), relative to the scenario file; the "
+        "included synthetic traces if absent."
     )
     power: str | None = unset(
         "Zeus' power trace of one GPU model (summary_power_v100.csv)."
@@ -116,31 +117,31 @@ class RecurringTraining(ZeusSpec):
     workloads: dict[str, Annotated[float, Field(ge=0, le=1e9)]] = Field(
         default_factory=dict,
         description=(
-            "Share of each dataset among the recurring jobs, any scale; all known "
-            "datasets of the traces alike if absent."
+            "Relative weight of each dataset among the recurring jobs; equal weights "
+            "for all datasets of the traces if absent."
         ),
     )
     recurring_jobs: Annotated[int, Field(ge=1, le=1_000_000)] = default(
-        50, "Recurring jobs, each with its own history of recurrences."
+        50, "Number of recurring jobs, each with a separate history of recurrences."
     )
     groups: str | None = unset(
-        "Alibaba group trace: submissions, groups and run time ratios from the file, "
-        "instead of the calendar; repeated until the run ends."
+        "Alibaba group trace with submissions, groups and run time ratios, instead of "
+        "the calendar; repeated until the run ends."
     )
     max_epochs: Annotated[int, Field(ge=1, le=100_000)] | None = unset(
-        "Epochs after which a run ends that has not reached its target; each "
-        "workload's own if absent."
+        "Maximum number of epochs if the target is not reached; that of each workload "
+        "if absent."
     )
     n_nodes: PositiveInt = default(1, "Nodes of a job.")
     gpus_per_node: PositiveInt | None = unset(
-        "GPUs of each node that draw the trace's power, in the trace's time; all of "
-        "them if absent."
+        "GPUs per node that train, each with the power and time of the trace; all if "
+        "absent."
     )
     gpu_idle_power_w: Annotated[float, Field(ge=0, le=1e9)] | None = unset(
         (
-            "Idle power of one GPU, which is part of the node's idle power and of the "
-            "trace's power [W]; its share of the node's by the devices' ratings if "
-            "absent (assumed). 0 where the node's idle power is without its GPUs."
+            "Idle power of one GPU [W], contained both in the node's idle power and in "
+            "the trace's power; if absent, estimated from the node's idle power by "
+            "device ratings (assumed). 0 if the node's idle power excludes its GPUs."
         ),
         assumed=True,
     )

@@ -51,15 +51,17 @@ class VoltageStage(Model):
     """Stage of a voltage curve: a fraction that transfers after a time delay."""
 
     voltage_pu: PerUnit = Field(
-        description="Voltage that it picks up beyond, strictly [pu]."
+        description="Voltage below (or above) which the stage picks up [pu]."
     )
     time_s: Seconds = Field(
-        description="Time beyond it without a break, until it trips [s]."
+        description="Uninterrupted time beyond that voltage until the stage trips [s]."
     )
     fraction: Share = default(
-        1.0, "Fraction of the block that it transfers; the largest counts."
+        1.0,
+        "Fraction of the block that the stage transfers, 0-1; the largest of all "
+        "tripped stages applies.",
     )
-    side: Side = default("under", "Side of the voltage.")
+    side: Side = default("under", "Undervoltage or overvoltage stage.")
 
     @model_validator(mode="after")
     def _leaves_nominal_alone(self) -> VoltageStage:
@@ -76,21 +78,25 @@ class Recovery(Model):
     """Conditions and ramp of a block's return to the grid."""
 
     voltage_pu: Share = Field(
-        description="Voltage at or above which its clock runs [pu]."
+        description="Voltage at or above which the recovery time runs [pu]."
     )
     time_s: Seconds = Field(
         description=(
-            "Time there without a break and without a stage picked up, until it "
-            "returns."
+            "Uninterrupted time at that voltage, without any stage picked up, until "
+            "the block returns [s]."
         )
     )
     ramp_s: Seconds | None = optional(
         "Length of the linear ramp [s]; or ramp_mw_per_min."
     )
     ramp_mw_per_min: PositiveFloat | None = optional("Slope of the ramp [MW/min].")
-    fraction: Share = default(1.0, "Part of what was transferred that returns.")
+    fraction: Share = default(
+        1.0, "Fraction of the transferred load that returns, 0-1."
+    )
     automatic: bool = default(
-        True, "false: it returns manual_reset_s after it left, or never."
+        True,
+        "Whether the block returns by itself; if false, it returns manual_reset_s "
+        "after disconnection, or never.",
     )
 
     @model_validator(mode="after")
@@ -102,13 +108,16 @@ class Recovery(Model):
 class DipCounter(Model):
     """Rule that transfers a block permanently after several dips."""
 
-    n: Annotated[int, Field(ge=1, le=1_000)] = Field(description="Dips that latch it.")
-    window_s: Seconds = Field(description="Time within which they count [s].")
-    voltage_pu: PerUnit = Field(description="Voltage below which a dip is [pu].")
-    hold_s: Seconds = default(0.0, "Length from which a dip counts [s].")
+    n: Annotated[int, Field(ge=1, le=1_000)] = Field(
+        description="Number of dips that lock the block out."
+    )
+    window_s: Seconds = Field(description="Time window of the count [s].")
+    voltage_pu: PerUnit = Field(description="Voltage below which a dip begins [pu].")
+    hold_s: Seconds = default(0.0, "Minimum length of a counted dip [s].")
     merge_s: Seconds = default(
         0.0,
-        "A dip that begins sooner after the end of the one before is not counted [s].",
+        "Minimum time since the end of the previous dip [s]; an earlier dip is not "
+        "counted.",
     )
 
 
@@ -116,30 +125,33 @@ class RideThrough(Model):
     """Ride-through settings of a block of load, such as all load of one UPS type."""
 
     of: str | None = optional(
-        "Load that the block is part of: a pool, it (all pools, with their supplies), "
-        "motors (the cooling) or rest; the block's name if absent."
+        "Load to which the block belongs: a pool, it (all pools with their power "
+        "supplies), motors (cooling) or rest; the block's name if absent."
     )
-    share: PositiveShare = default(1.0, "Its share of that.")
+    share: PositiveShare = default(1.0, "Fraction of that load in the block, 0-1.")
     preset: (
         Literal["perc1", "oem_like", "four_stages", "counter_3_in_60s", "rides_ercot"]
         | None
     ) = optional(
-        "Settings for studies, no maker's (assumed); keys beside it go before it.",
+        "Name of a preset of generic settings for studies (assumed); other keys "
+        "override it.",
         assumed=True,
     )
-    stages: tuple[VoltageStage, ...] = default((), "Stages of its curve.")
-    recovery: Recovery | None = optional("How it returns; it stays away if absent.")
-    counter: DipCounter | None = optional("Rule that counts dips.")
+    stages: tuple[VoltageStage, ...] = default((), "Stages of the voltage curve.")
+    recovery: Recovery | None = optional("Return to the grid; none if absent.")
+    counter: DipCounter | None = optional("Rule for repeated dips; none if absent.")
     delay_s: Seconds = default(
-        0.0, "From a trip until it leaves; a recovery cancels nothing [s]."
+        0.0,
+        "Delay from a trip to disconnection, even if the voltage recovers "
+        "meanwhile [s].",
     )
     manual_reset_s: Seconds | None = optional(
-        "From when it left or was latched until someone resets it [s]; never if absent."
+        "Time from disconnection or lockout to a manual reset [s]; no reset if absent."
     )
     filter_s: Annotated[float, Field(ge=0, le=10)] = default(
-        0.02, "Time constant of the voltage's measurement [s]; 0 has none."
+        0.02, "Time constant of the voltage measurement [s]; 0 for none."
     )
-    source: str | None = optional("Where the settings are from.")
+    source: str | None = optional("Source of the settings.")
 
     @model_validator(mode="before")
     @classmethod

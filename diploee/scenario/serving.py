@@ -68,7 +68,7 @@ _COLD = BeforeValidator(lambda value: "cold" if value == "idle" else value)
 class LogisticCurve(Model):
     """Logistic fit ``y = b0 + L / (1 + exp(-k (log2(batch) - x0)))`` (OpenG2G)."""
 
-    L: Coefficient = Field(description="Upper less lower asymptote [unit of y].")
+    L: Coefficient = Field(description="Upper minus lower asymptote [unit of y].")
     k: Annotated[float, Field(gt=0, le=1e3)] = Field(description="Steepness [1].")
     x0: Coefficient = Field(description="log2 of the batch size at half of L.")
     b0: Coefficient = Field(description="Asymptote at small batches [unit of y].")
@@ -88,17 +88,17 @@ class LogisticService(Model):
         1, "Replicas that share the requests of an instance evenly."
     )
     idle_power_w: Power | None = unset(
-        "Power of a replica's GPUs without requests [W]; that of the smallest batch "
+        "Power of a replica's GPUs without requests [W]; that at the smallest batch "
         "size if absent."
     )
     other_node_power_w: Power = default(
         0.0,
         (
-            "Power of each node besides these GPUs [W], which benchmarks leave out: "
+            "Power of each node except for these GPUs [W], which is not in benchmarks: "
             "CPU packages, GPUs without a replica."
         ),
     )
-    source: str = default("", "Where the coefficients come from.")
+    source: str = default("", "Source of the coefficients.")
 
     @model_validator(mode="after")
     def _range_is_one(self) -> LogisticService:
@@ -121,8 +121,8 @@ class BatchPowerModel(Model):
         description="Parameters [1e9]."
     )
     active_parameters_b: Annotated[float, Field(gt=0, le=1e5)] | None = optional(
-        "Of a mixture of experts, the parameters that a token uses [1e9]; a dense "
-        "model if absent."
+        "Active parameters per token of a mixture of experts [1e9]; a dense model if "
+        "absent."
     )
     precision: Literal["fp16", "bf16", "fp8"] = Field(
         description="Format of the weights."
@@ -135,19 +135,20 @@ class BatchPowerModel(Model):
         1, "Replicas that share the requests of an instance evenly."
     )
     other_node_power_w: Power = Field(
-        description="Power of each node besides these GPUs [W]: CPU packages, GPUs without a "  # noqa: E501
-        "replica."
+        description="Power of each node except for these GPUs [W]: CPU packages, "
+        "GPUs without a replica."
     )
     input_tokens: Annotated[PositiveInt, Field(le=1_000_000_000)] | None = optional(
-        "Mean length of a prompt [tokens], where no trace gives it; with the two "
-        "speeds below."
+        "Mean prompt length [tokens], if no trace specifies it; requires "
+        "prefill_tokens_per_s and time_per_token_s."
     )
     prefill_tokens_per_s: Positive | None = optional(
-        "Tokens of a prompt that a replica reads per second [1/s], at the usual load."
+        "Prefill speed: prompt tokens per second and replica at the usual load [1/s]."
     )
     time_per_token_s: Positive | None = optional(
-        "Time between two tokens of an answer [s], at the usual load. Without the two "
-        "speeds the sequences in flight follow from the service's latency_curve."
+        "Time between two output tokens at the usual load [s]. Without "
+        "prefill_tokens_per_s and this key, the number of concurrent sequences follows "
+        "from the service's latency_curve."
     )
 
     @model_validator(mode="after")
@@ -176,11 +177,11 @@ class LatencyCap(Model):
     metric: LatencyMetric = default(
         "mean_e2e",
         (
-            "Latency that is capped: end to end (e2e), time to first token (ttft) or "
-            "between tokens (itl); its mean or a percentile."
+            "Limited latency: end to end (e2e), time to first token (ttft) or between "
+            "tokens (itl), each as mean or percentile."
         ),
     )
-    limit_s: Positive = Field(description="Highest latency [s].")
+    limit_s: Positive = Field(description="Maximum latency [s].")
 
 
 class ServiceFlexibility(Model):
@@ -188,11 +189,11 @@ class ServiceFlexibility(Model):
 
     power_limit: Annotated[float, Field(ge=0.5, lt=1)] = Field(
         description=(
-            "Cap of its GPUs from the start of an event's ramp to its end, over their "
-            "TDP, 0.5 or more. An instance then does less, by the measured table of "
-            "inference on A100 (assumed for other GPUs by their TDP): more instances "
-            "run where nodes are free, and what is beyond them goes the way of "
-            "overload. It follows events alone, not caps or prices."
+            "Power cap of the service's GPUs per TDP, at least 0.5, from the start of "
+            "an event's ramp to its end. A capped instance is slower, as measured for "
+            "inference on A100 (assumed for other GPUs, by TDP): more instances run if "
+            "nodes are free, and the remaining excess is treated by overload. It "
+            "applies in events only, not to caps or prices."
         ),
         json_schema_extra={"assumed": True},
     )
@@ -202,86 +203,89 @@ class Service(Model):
     """Service: one kind of request, served by instances on reserved nodes."""
 
     probability: Share | None = unset(
-        "Share of the stream's requests; that of its replay, where it has its own."
+        "Fraction of the stream's requests; from its replay, if it has one."
     )
     replay: RequestReplay | None = optional(
-        "Requests of a trace of its own; all services of the stream have one, or none "
-        "has."
+        "Requests of a trace for this service; all services of a stream have one, or "
+        "none."
     )
     max_request_rate_rps: Annotated[float, Field(ge=1e-6, le=MAX_RATE_RPS)] | None = (
-        unset("Highest request rate per instance [1/s]; or latency_cap.")
+        unset("Maximum request rate per instance [1/s]; or latency_cap.")
     )
     latency_cap: LatencyCap | None = unset(
-        "Latency to keep, which gives the highest request rate per instance (Eq. 5); "
-        "or max_request_rate_rps."
+        "Latency limit, from which the maximum request rate per instance follows (Eq. "
+        "5); or max_request_rate_rps."
     )
     output_tokens: (
         Annotated[PositiveInt, Field(le=1_000_000_000)] | Literal["trace"]
     ) = default(
         512,
         (
-            "Mean output length of a request [tokens]: which rows of the latency curve "
-            "hold, and the load of a logistic model. trace takes it from the replayed "
-            "trace: the nearest length that the curve has."
+            "Mean output length of a request [tokens], which selects the rows of the "
+            "latency curve and the load of a logistic model. trace: the length in the "
+            "curve that is nearest to the mean of the replayed trace."
         ),
     )
     nodes_per_instance: Annotated[PositiveInt, Field(le=MAX_NODES)] = default(
         1, "Nodes that one model instance occupies."
     )
     reserved_nodes: Annotated[Nodes | None, SCALES] = unset(
-        "Nodes reserved for the service; shared out by Eq. 7 if absent, and again "
-        "what phases add to the pool, an instance once placed staying where it is."
+        "Nodes reserved for the service; if absent, divided among services by Eq. 7, "
+        "as are the nodes that later phases add (placed instances do not move)."
     )
     power_curve: str | None = unset(
-        "Node power against request rate: a shipped name such as "
-        "llama3_70b_coding_power, or a CSV file relative to the scenario file; or "
-        "logistic."
+        "Node power by request rate: a built-in name such as llama3_70b_coding_power, "
+        "or a CSV file relative to the scenario file; or logistic."
     )
     power_samples: dict[Positive, str] | None = optional(
         (
-            "Measured power of one instance over time, by its request rate [1/s]: "
-            "tables of t_s and power_w over all its nodes, CSV or Parquet, relative "
-            "to the scenario file, of 10 s to one day. They take the place of the "
-            "synthesised samples, scaled to the mean of power_curve or logistic where "
-            "one is given; without, two or more are the power curve."
+            "Measured power of one instance over time, by request rate [1/s]: CSV or "
+            "Parquet files with t_s and power_w (sum of all nodes of the instance), 10 "
+            "s to one day long, relative to the scenario file. They replace the "
+            "synthetic samples and are scaled to the mean of power_curve or logistic, "
+            "if specified; otherwise two or more samples define the power curve."
         ),
         min_length=1,
     )
     power_samples_boundary: Literal["devices", "node_ac"] | None = optional(
-        "Where power_samples were measured: devices (GPUs and CPU packages), also if "
-        "absent, or node_ac, at the nodes' AC input; the latter are the power curve "
-        "themselves."
+        "Measuring point of power_samples: devices (GPUs and CPU packages; the "
+        "default) or node_ac (the nodes' AC input; such samples define the power "
+        "curve)."
     )
     logistic: LogisticService | None = optional(
         "Power, latency and throughput as logistic curves of the batch size; or "
         "power_curve."
     )
     batch_power_model: BatchPowerModel | None = optional(
-        "Power by size, precision, GPU and sequences in flight, without a table "
-        "(experimental); or power_curve."
+        "Power from model size, precision, GPU type and number of concurrent "
+        "sequences, without measurements (experimental); or power_curve."
     )
     latency_curve: str | None = unset(
-        "Latency and throughput against offered rate: a shipped name such as "
+        "Latency and throughput by offered rate: a built-in name such as "
         "llama3_70b_coding_latency, or a CSV file relative to the scenario file."
     )
     startup_s: ScalingTime = default(
         0,
         (
-            "Time from starting an instance to its first request [s]; its nodes are "
-            "busy, at warm_power_w of the node type where it is given. Cold instances "
-            "load weights for 10 to 100 s, by the store (assumed); 0 is the paper's."
+            "Time from the start of an instance to its first request [s]; meanwhile "
+            "its nodes are busy at the node type's warm_power_w, if specified. Cold "
+            "instances load weights for 10 to 100 s, depending on storage (assumed); "
+            "the paper has 0."
         ),
         assumed=True,
     )
     cooldown_s: ScalingTime = default(
-        0, "Scale-down delay: time for which an instance is up after its last need [s]."
+        0,
+        "Scale-down delay: time for which an instance stays up after it is no "
+        "longer needed [s].",
     )
     scaling_interval_s: ScalingTime = default(
         0,
         (
-            "Time between decisions to start or stop instances [s], each by the mean "
-            "rate since the last one, at a phase of the service's own; 0: when the "
-            "rate passes a multiple of the highest rate."
+            "Time between scaling decisions [s], each by the mean rate since the "
+            "previous one, at a random phase per service; with 0, instances start and "
+            "stop as soon as the rate crosses a multiple of the maximum rate per "
+            "instance."
         ),
     )
     min_instances: Annotated[Nodes, SCALES] = default(
@@ -290,9 +294,9 @@ class Service(Model):
     instance_utilization: PositiveShare = default(
         1,
         (
-            "Part of its highest rate that each instance is to run at, 0-1: Eq. 4 "
-            "starts another above it. 1 is the paper's; autoscalers are usually set "
-            "to 0.5 to 0.8 (assumed)."
+            "Target rate per maximum rate of an instance, 0-1, above which Eq. 4 "
+            "starts another instance. The paper has 1; autoscalers usually have 0.5 to "
+            "0.8 (assumed)."
         ),
         exclude_if=lambda value: value == 1,
         assumed=True,
@@ -300,13 +304,14 @@ class Service(Model):
     standby: Annotated[Literal["cold", "warm"], _COLD] = default(
         "cold",
         (
-            "Reserved nodes without an instance in use: cold ones have no model "
-            "loaded and draw idle power (the paper), warm ones keep theirs loaded and "
-            "draw the node type's warm_power_w. Neither counts as busy."
+            "State of reserved nodes without an active instance: cold nodes have no "
+            "model loaded and draw idle power (as in the paper), warm nodes have a "
+            "model loaded and draw the node type's warm_power_w. Neither counts as "
+            "busy."
         ),
     )
     flexibility: ServiceFlexibility | None = optional(
-        "How the service answers demand-response events; it does not if absent."
+        "Response of the service to demand-response events; none if absent."
     )
 
     @model_validator(mode="after")
@@ -354,28 +359,28 @@ class Fluctuation(Model):
     """
 
     relative_std: Annotated[float, Field(ge=0, le=10)] = Field(
-        description="Relative standard deviation of the stream's one-minute means at the "  # noqa: E501
-        "reference rate, without the Poisson noise."
+        description="Relative standard deviation of the stream's one-minute means at "
+        "the reference rate, without Poisson noise."
     )
     correlation_time_s: Annotated[float, Field(ge=5, le=MAX_S)] = uncertain(
         600,
         (
-            "Time in which the correlation falls to 1/e [s]. Table 4 holds without "
-            "correlation and with 10 and 30 minutes alike"
+            "Correlation time, to 1/e [s]. Table 4 of the paper is reproduced without "
+            "correlation and with 10 and 30 minutes"
         ),
         (60, 1800),
     )
     common_share: Share = uncertain(
         0.5,
         (
-            "Share of the variance at the reference rate that all services have in "
-            "common and that does not fall with size"
+            "Fraction of the variance at the reference rate that is common to all "
+            "services and does not fall with size, 0-1"
         ),
         (0.25, 0.75),
     )
     reference_rate_rps: Positive | None = unset(
-        "Request rate at which relative_std was seen [1/s]; the stream's own mean "
-        "rate where absent."
+        "Request rate at which relative_std was measured [1/s]; the stream's mean rate "
+        "if absent."
     )
 
 
@@ -383,52 +388,55 @@ class RequestStream(Model):
     """Stream of inference requests to the services of one pool."""
 
     pool: str = Field(
-        description="Name of an entry of facility.pools; no other stream uses it."
+        description="Name of an entry of facility.pools, for this stream only."
     )
     services: dict[Name, Service] = Field(
         min_length=1, description="Services by name; their probabilities sum to 1."
     )
     request_rate_rps: Annotated[RequestRate | None, SCALES] = unset(
-        "Mean request rate of all services over the time of the calendar's mean [1/s]."
+        "Mean request rate of all services, over the time in which the calendar has "
+        "mean 1 [1/s]."
     )
     requests_per_day: Annotated[
         float | None, Field(gt=0, le=MAX_RATE_RPS * 86_400), SCALES
     ] = unset("Mean requests per day of all services; or request_rate_rps.")
     target_utilization: PositiveShare | None = unset(
-        "Mean node occupancy of the pool to reach, 0-1 (Eqs. 1-2); or request_rate_rps."
+        "Requested mean node occupancy of the pool, 0-1 (Eqs. 1-2); or "
+        "request_rate_rps."
     )
     replay: RequestReplay | None = optional(
-        "Requests of a trace instead of the calendar; a rate beside it scales the "
-        "trace to it."
+        "Requests of a trace instead of the calendar; a specified rate scales the "
+        "trace."
     )
     calendar: Calendar = default(
         Calendar(),
-        "When requests come; rates are continuous, with the mean of each hour.",
+        "Request rates over time; continuous, with the mean of each hour.",
     )
     fluctuation: Fluctuation | None = optional(
-        "Scatter of the rate about its calendar; none where absent."
+        "Random fluctuation of the rate around its calendar; none if absent."
     )
     minute_jitter_relative_std: Annotated[float, Field(ge=0, le=10)] = default(
         0,
         (
-            "Former spelling of fluctuation.relative_std; it froze one factor per "
-            "minute of the week and is read as a fluctuation that is new in every "
+            "Former name of fluctuation.relative_std. It was one fixed factor per "
+            "minute of the week; now it is read as a fluctuation that differs in every "
             "week."
         ),
     )
     overload: Annotated[SerializeAsAny[OverloadSpec], OVERLOADS] = default(
         "reject",
         (
-            "Requests above capacity: reject leaves them unserved (the paper), degrade "
-            "serves all at the latency of the measured curve, queue lets them wait."
+            "Treatment of requests above capacity: reject leaves them unserved (as in "
+            "the paper), degrade serves all at the latency of the measured curve, "
+            "queue lets them wait."
         ),
         validate_default=True,
     )
     capacity: Literal["offered", "sustained"] = default(
         "offered",
         (
-            "Highest rate per instance: offered takes it as given (the paper), "
-            "sustained lowers it to the measured sustained throughput."
+            "Maximum rate per instance: offered uses the specified rate (as in the "
+            "paper), sustained limits it to the measured sustained throughput."
         ),
     )
 

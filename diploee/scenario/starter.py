@@ -30,23 +30,24 @@ class SiteAnswers(Model):
     poi_mw: Annotated[float, Field(gt=0, le=100_000)] = default(
         20.0, "Power at the meter with all nodes at their ratings [MW]."
     )
-    training_share: Share = default(0.7, "Share of the nodes that train, 0-1.")
+    training_share: Share = default(0.7, "Fraction of the nodes for training, 0-1.")
     colocation_share: Share = default(
         0.0,
         (
-            "Share of the nodes let to tenants with jobs of their own, 0-1; those that "
-            "neither train nor are let serve requests."
+            "Fraction of the nodes for tenants with their own jobs, 0-1; the remaining "
+            "nodes serve requests."
         ),
     )
     largest_job: Share = default(
         0.25,
-        "Share of the training nodes that the largest job takes, all in step, 0-1.",
+        "Fraction of the training nodes in the largest job, which runs synchronously, "
+        "0-1.",
     )
     occupancy: Annotated[float, Field(ge=0.01, le=0.95)] = default(
-        0.65, "Mean share of the nodes beside the largest job that are busy, 0.01-0.95."
+        0.65, "Mean busy fraction of the nodes outside the largest job, 0.01-0.95."
     )
     time_zone: str = default(
-        "America/Chicago", "Time zone, or an offset such as -06:00."
+        "America/Chicago", "Time zone, or a UTC offset such as -06:00."
     )
     climate: Literal["denver", "greensboro"] = default(
         "greensboro", "Weather of Denver (dry) or Greensboro (humid)."

@@ -82,14 +82,12 @@ class SecondDip(Model):
     """Second, shorter power dip in each iteration, such as a pipeline flush."""
 
     at: Share = uncertain(
-        0.5, "Where it begins, as a part of the iteration", (0.3, 0.7)
+        0.5, "Start of the dip, as a fraction of the iteration", (0.3, 0.7)
     )
     length: InnerShare = uncertain(
-        0.05, "Its length, as a part of the iteration", (0.02, 0.1)
+        0.05, "Length of the dip, as a fraction of the iteration", (0.02, 0.1)
     )
-    level: Share = uncertain(
-        0.6, "Power of a GPU in it, as a part of its TDP", (0.5, 0.75)
-    )
+    level: Share = uncertain(0.6, "Power of a GPU in the dip, per TDP", (0.5, 0.75))
 
 
 class MicroSteps(Model):
@@ -100,15 +98,15 @@ class MicroSteps(Model):
 
     count: Annotated[int, Field(ge=2, le=1_000)] = Field(
         description=(
-            "Length of an iteration over that of a micro-step; none begins behind its "
-            "duty."
+            "Length of an iteration per length of a micro-step; none starts after the "
+            "iteration's duty."
         )
     )
     low: Share = Field(
-        description="Power of a GPU at the end of each, as a part of its TDP."
+        description="Power of a GPU at the end of each micro-step, per TDP."
     )
     duty: InnerShare = uncertain(
-        0.5, "Part of a micro-step at the high level", (0.25, 0.75)
+        0.5, "Fraction of a micro-step at the high level, 0-1", (0.25, 0.75)
     )
 
 
@@ -123,19 +121,20 @@ class GpuNoise(Model):
     common: Share = uncertain(
         0.021,
         (
-            "Root of its one-sided density that all GPUs have in common; that the "
-            "nodes of a job have it in common too is assumed"
+            "Root of the one-sided power spectral density common to all GPUs "
+            "[TDP/√Hz]; the same for all nodes of a job (assumed)"
         ),
         (0.017, 0.027),
-        "of those runs",
+        "(those runs)",
         basis="",
         assumed=True,
     )
     own: Share = uncertain(
         0.0095,
-        "Root of the density that each GPU has besides, independent",
+        "Root of the one-sided power spectral density of each GPU, independent of the "
+        "others [TDP/√Hz]",
         (0.008, 0.011),
-        "of those runs",
+        "(those runs)",
         basis="",
     )
 
@@ -145,24 +144,21 @@ class CheckpointStore(Model):
 
     slow_s: Seconds = uncertain(
         56.2,
-        "Median stall while it is slow [s], where the fast one was 17.1 s",
+        "Median stall in the slow state [s]; 17.1 s in the fast state",
         (30, 80),
-        basis="of one store (grantwilkins/training_profile, computed)",
+        basis="from one store (grantwilkins/training_profile, computed)",
     )
     change: Share = uncertain(
         0.12,
-        (
-            "Probability at each write that it changes between fast and slow; it "
-            "begins fast"
-        ),
+        ("Probability of a change between fast and slow at each write, starting fast"),
         (0.03, 0.3),
-        basis="assumed, 2 changes were seen in 28 fast writes",
+        basis="assumed, from 2 changes in 28 fast writes",
     )
     spread: Share = default(
         0.035, "Standard deviation of the logarithm of a fast stall."
     )
     slow_spread: Share = uncertain(
-        0.25, "Standard deviation of the logarithm of a slow one", (0.0, 0.4)
+        0.25, "Standard deviation of the logarithm of a slow stall", (0.0, 0.4)
     )
 
 
@@ -171,41 +167,41 @@ class SynchronousJob(Model):
 
     preset: str | None = optional(
         (
-            "Values of the keys that are not given, by name: 'llama3_405b_16k', "
+            "Name of a preset for keys that are not specified: 'llama3_405b_16k', "
             "'dense_70b_1k', 'dense_2t_100k', 'gpt_8xh100', 'lora_4xh100', "
-            "'lora_4xh200', 'lora_4xl40s', 'lora_4xa100'. All "
-            "but Llama 3's size, speed and failures, and the levels of gpt_8xh100 "
-            "and lora_*, are assumed."
+            "'lora_4xh200', 'lora_4xl40s', 'lora_4xa100'. Assumed, except for the "
+            "size, speed and failures of Llama 3 and the power levels of gpt_8xh100 "
+            "and lora_*."
         ),
         assumed=True,
     )
     name: Name | None = optional(
-        "Its name in results; the preset's, or job and its number in the list, if "
-        "absent."
+        "Name of the job in results; if absent, that of the preset, or job and its "
+        "number in the list."
     )
     n_gpus: Annotated[PositiveInt | None, SCALES] = optional(
-        "GPUs that train, rounded up to whole nodes; or n_nodes."
+        "Number of training GPUs, rounded up to whole nodes; or n_nodes."
     )
     n_nodes: Annotated[PositiveInt | None, SCALES] = optional(
-        "Nodes that train; or n_gpus."
+        "Number of training nodes; or n_gpus."
     )
     work_days: Annotated[float, Field(gt=0, le=MAX_DAYS)] | None = optional(
-        "Work, as the days that it takes without checkpoints and failures; or tokens."
+        "Work, in days without checkpoints and failures; or tokens."
     )
     tokens: Amount | None = optional(
-        "Work, as the tokens to train on; needs tokens_per_step."
+        "Work, in training tokens; requires tokens_per_step."
     )
     phases: Annotated[
         tuple[tuple[Seconds, PhaseName], ...] | None, Field(min_length=2)
     ] = optional(
-        "The phases of a job as it went, in place of drawn ones: the start of each "
-        "since the job's [s] and its name, the last one end: [[0, load], [104.2, "
+        "Measured phases of a job instead of random ones: start of each phase since "
+        "the start of the job [s], and its name, the last one end: [[0, load], [104.2, "
         "train], [127.6, checkpoint], [144.7, train], [168, end]]."
     )
     submit: Moment | None = optional(
-        "When it is submitted, local time, such as 2026-03-01 08:00; if neither this "
-        "nor submit_after is given, when the job before it in the list would end, the "
-        "first at once."
+        "Time of submission, local, such as 2026-03-01 08:00. If neither submit nor "
+        "submit_after is specified, the expected end of the previous job in the list; "
+        "for the first job, the start."
     )
     submit_after: Duration | None = optional(
         "Time from the start of the run to its submission."
@@ -213,49 +209,46 @@ class SynchronousJob(Model):
 
     period_s: Annotated[float, Field(ge=MIN_PERIOD_S, le=MAX_PERIOD_S)] | None = (
         optional(
-            "Length of an iteration [s]; or from work: parameters, tokens_per_step, "
+            "Length of an iteration [s]; or parameters, tokens_per_step and "
             "tflops_per_gpu."
         )
     )
     parameters: Amount | None = optional(
-        "Parameters of the model; an iteration does 6 operations for each and each "
-        "token."
+        "Number of parameters of the model; an iteration takes 6 operations per "
+        "parameter and token."
     )
-    tokens_per_step: Amount | None = optional("Tokens of an iteration, over all GPUs.")
+    tokens_per_step: Amount | None = optional("Tokens per iteration, over all GPUs.")
     tflops_per_gpu: Annotated[float, Field(gt=0, le=1e6)] | None = optional(
-        "Operations that a GPU achieves [TFLOP/s]."
+        "Achieved operations of one GPU [TFLOP/s]."
     )
     duty: InnerShare = uncertain(
-        0.8, "Part of an iteration at the high level", (0.6, 0.9)
+        0.8, "Fraction of an iteration at the high level, 0-1", (0.6, 0.9)
     )
     high: Share = uncertain(
         0.92,
-        "High level of a GPU, as a part of its TDP",
+        "High power level of a GPU, per TDP",
         (0.75, 0.98),
-        "of NVIDIA/NeMo issue 9291",
+        "(NVIDIA/NeMo issue 9291)",
     )
     low: Share = uncertain(
         0.45,
-        "Low level, while the GPUs exchange gradients, as a part of the TDP",
+        "Low power level of a GPU, during gradient exchange, per TDP",
         (0.25, 0.6),
     )
     edge_s: Annotated[float, Field(ge=0, le=10)] = uncertain(
-        0.1, "Time from one level to the other [s]", (0.02, 0.3)
+        0.1, "Transition time between the levels [s]", (0.02, 0.3)
     )
     jitter: Annotated[float, Field(ge=0, le=0.2)] = uncertain(
         0.02,
-        (
-            "Standard deviation of an iteration's length, relative; all GPUs have it "
-            "together"
-        ),
+        ("Relative standard deviation of an iteration's length, common to all GPUs"),
         (0.004, 0.044),
-        "measured on single nodes",
+        "(measured on single nodes)",
     )
     lag_s: Annotated[float, Field(ge=0, le=60)] | None = uncertain(
         None,
         (
             "Time within which the nodes of a job change from one phase to the next "
-            "[s]; all at once if absent, the upper end of its swings"
+            "[s]; if absent, all change at once, which gives the largest swings"
         ),
         (0, 1),
     )
@@ -266,8 +259,8 @@ class SynchronousJob(Model):
     in_turn: bool = default(
         False,
         (
-            "The model is split by layers: one GPU of each node works after the other, "
-            "and the others are at load_level."
+            "Whether the model is split by layers, so that the GPUs of a node work one "
+            "after another, with the others at load_level."
         ),
         exclude_if=not_,
     )
@@ -275,24 +268,23 @@ class SynchronousJob(Model):
     run_spread: Annotated[float, Field(ge=0, le=0.1)] = default(
         0.0,
         (
-            "Standard deviation of a job's power between its runs, relative; 0.03 "
-            "between runs of one job on other GPUs "
+            "Relative standard deviation of a job's power between its runs; 0.03 "
+            "between runs of one job on different GPUs "
             "(Leo-hxu/training-power-trace-explorer, computed)."
         ),
         exclude_if=not_,
     )
     cpu_level: Share | None = optional(
-        "Power of the CPUs while the job trains, as a part of their TDP; as on an "
-        "idle node if absent."
+        "Power of the CPUs while the job trains, per TDP; as on an idle node if absent."
     )
 
     start_s: Seconds = default(
         0.0,
-        "Time for which the processes start on idle GPUs before warm_up_s [s].",
+        "Start-up time of the processes on idle GPUs, before warm_up_s [s].",
         exclude_if=not_,
     )
     warm_up_s: Seconds = uncertain(
-        300.0, "Start and loading before the first iteration [s]", (100, 600)
+        300.0, "Time for start and loading before the first iteration [s]", (100, 600)
     )
     checkpoint_interval: (
         Literal["young", "none"] | Annotated[float, Field(gt=0, le=1e8)]
@@ -307,79 +299,79 @@ class SynchronousJob(Model):
         20.0,
         "Time for which a checkpoint stalls the job [s]",
         (17, 56),
-        "measured on one node",
+        "(measured on one node)",
     )
     checkpoint_level: Share = uncertain(
-        0.25, "Power of a GPU meanwhile, as a part of its TDP", (0.16, 0.35)
+        0.25, "Power of a GPU meanwhile, per TDP", (0.16, 0.35)
     )
     checkpoint_store: CheckpointStore | None = optional(
-        "Stalls drawn from a fast and a slow state of the store; all of "
-        "checkpoint_write_s if absent."
+        "Random stalls by a fast and a slow state of the storage; if absent, all "
+        "stalls last checkpoint_write_s."
     )
     lead_s: Annotated[float, Field(ge=0, le=10)] = default(
         0.0,
-        "Time by which the GPU that writes leads the others into and out of a stall "
-        f"[s], on jobs of up to {MAX_LED} GPUs.",
+        "Time by which the writing GPU precedes the others into and out of a stall "
+        f"[s], for jobs of up to {MAX_LED} GPUs.",
         exclude_if=not_,
     )
     failures_per_1000_node_days: Rate = default(
         3.8,
         (
-            "Failures that stop the job, per 1,000 days of the nodes that train; 419 "
-            "in 54 days on 2,048 nodes of 8 GPUs (Llama 3) are 3.79, the clusters "
-            "RSC-1 and RSC-2 of arXiv:2410.21680 had 6.50 and 2.34. Not confirmed for "
-            "jobs of some 1,000 GPUs, which failed more often."
+            "Failures that stop the job, per 1,000 days of training nodes: 3.79 for "
+            "Llama 3 (419 in 54 days on 2,048 nodes with 8 GPUs), 6.50 and 2.34 for "
+            "the clusters RSC-1 and RSC-2 (arXiv:2410.21680). Not confirmed for jobs "
+            "with some 1,000 GPUs, which failed more often."
         ),
     )
     planned_per_1000_node_days: Rate = default(
         0.43,
         (
-            "Planned interruptions, which write a checkpoint first and lose no work, "
-            "likewise; 47 in the same 54 days."
+            "Planned interruptions per 1,000 days of training nodes, which write a "
+            "checkpoint first and lose no work; 47 in the 54 days of Llama 3."
         ),
     )
     detection_median_s: Seconds = uncertain(
         180.0,
         (
-            "Median time in which the job hangs before a failure is detected [s]; "
+            "Median time for which the job hangs before a failure is detected [s]; "
             "lognormal"
         ),
         (60, 600),
     )
     detection_sigma: Annotated[float, Field(ge=0, le=3)] = uncertain(
-        0.5, "Standard deviation of its natural logarithm", (0.3, 0.8)
+        0.5, "Standard deviation of the natural logarithm of that time", (0.3, 0.8)
     )
     hung_level: Share = default(
         0.143,
         (
-            "Power of a GPU that hangs in a collective operation, as a part of its "
-            "TDP: 100 W of 700 W (NVIDIA/NeMo issue 9291)."
+            "Power of a GPU that hangs in a collective operation, per TDP: 100 W of "
+            "700 W (NVIDIA/NeMo issue 9291)."
         ),
     )
     reschedule_s: Seconds = uncertain(
-        300.0, "Time to diagnose and to allocate nodes again, idle [s]", (120, 900)
+        300.0,
+        "Time to diagnose a failure and reallocate nodes, at idle power [s]",
+        (120, 900),
     )
     load_s: Seconds = uncertain(
         300.0, "Time to start the processes and to load a checkpoint [s]", (100, 900)
     )
-    load_level: Share = uncertain(
-        0.3, "Power of a GPU meanwhile, as a part of its TDP", (0.16, 0.4)
-    )
+    load_level: Share = uncertain(0.3, "Power of a GPU meanwhile, per TDP", (0.16, 0.4))
     exit_s: Seconds = default(
-        0.0, "Time at load_level behind the last iteration [s].", exclude_if=not_
+        0.0, "Time at load_level after the last iteration [s].", exclude_if=not_
     )
     repair_s: Annotated[float, Field(ge=0, le=30 * S_PER_DAY)] = uncertain(
         S_PER_DAY,
         (
-            "Time for which a failed node is in repair [s]. Every failure takes a node "
-            "(assumed); the job takes a spare one, or waits until one is repaired"
+            "Repair time of a failed node [s]. Every failure disables one node "
+            "(assumed); the job takes a spare node or waits for a repair"
         ),
         (21_600, S_PER_DAY),
     )
     spare_nodes: Annotated[int, Field(ge=0, le=1_000_000)] | None = optional(
         (
-            "Idle nodes that the job holds besides; if absent the number in repair on "
-            "average, and three standard deviations more (assumed)."
+            "Idle spare nodes allocated to the job; if absent, the mean number of "
+            "nodes in repair plus three standard deviations (assumed)."
         ),
         assumed=True,
     )
@@ -595,11 +587,11 @@ class SynchronousTraining(Model):
     """Stream of large synchronous training jobs, submitted one after another."""
 
     jobs: tuple[SynchronousJob, ...] = Field(
-        min_length=1, description="The jobs in the order in which they are submitted."
+        min_length=1, description="Jobs in order of submission."
     )
     repeat: bool = default(
         False,
-        "Submit the list again and again until the run ends, one job after the other.",
+        "Whether the list is repeated until the run ends, one job after the other.",
     )
 
     @model_validator(mode="after")

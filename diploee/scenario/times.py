@@ -263,20 +263,20 @@ MAX_WEEKS_RELATIVE_STD = 2
 class WeekToWeek(Model):
     """Random variation between weeks: a factor on the rate, of mean 1 over each year.
 
-    It is drawn for the middle of each calendar week and interpolated linearly. The same
-    weeks have the same factors for any length of the run.
+    The factor is sampled for the middle of each calendar week and interpolated
+    linearly. The same weeks have the same factors for any length of the run.
     """
 
     relative_std: Annotated[float, Field(ge=0, le=MAX_WEEKS_RELATIVE_STD)] = Field(
-        description="Relative standard deviation of weekly means about the calendar, before "  # noqa: E501
-        "the mean of their year is taken out."
+        description="Relative standard deviation of weekly means around the "
+        "calendar, before normalisation to the mean of each year."
     )
     correlation_weeks: Annotated[float, Field(ge=0, le=MAX_CORRELATION_WEEKS)] = (
         default(
             0,
             (
-                "Time in which the correlation of the weeks' factors falls to 1/e "
-                "[weeks]; 0 draws each by itself."
+                "Correlation time of the weeks' factors, to 1/e [weeks]; 0 for "
+                "independent weeks."
             ),
         )
     )
@@ -301,9 +301,7 @@ class Calendar(Model):
     day_of_week: DayOfWeekWeights | None = unset(
         "7 weights, Monday first; multiplied by hour_of_day."
     )
-    month: MonthWeights | None = unset(
-        "12 weights, one per month; each multiplies every day of it."
-    )
+    month: MonthWeights | None = unset("12 weights, one per month.")
 
     holidays: Annotated[str, AfterValidator(_check_country)] | None = optional(
         "Country such as US, or with a subdivision such as DE-BY, whose public "
@@ -311,11 +309,11 @@ class Calendar(Model):
     )
     holiday_as: Weekday = default(
         "sunday",
-        "Day of the week whose weights hold on holidays.",
+        "Day of the week whose weights apply on holidays.",
         exclude_if=lambda value: value == "sunday",
     )
     week_to_week: WeekToWeek | None = optional(
-        "How weeks differ at random; not if absent."
+        "Random variation between weeks; none if absent."
     )
 
     @model_validator(mode="after")

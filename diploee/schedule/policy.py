@@ -224,7 +224,7 @@ LOGGED_OR_RUN: Literal["logged_or_run"] = "logged_or_run"
 class EstimateByFactor(Model):
     """Estimate that is the true run time times a factor."""
 
-    factor: float = Field(gt=0, le=1e6, description="Factor on the true run time.")
+    factor: float = Field(gt=0, le=1e6, description="Factor on the actual run time.")
 
 
 class EstimateByClasses(Model):
@@ -233,8 +233,8 @@ class EstimateByClasses(Model):
     classes: tuple[SpanMs, ...] = Field(
         min_length=1,
         description=(
-            "Lengths of which a job asks for the shortest that holds its run time, "
-            "the longest where none does."
+            "Lengths to choose from: a job requests the shortest one that is at least "
+            "its run time, or the longest one if none is."
         ),
     )
 
@@ -268,12 +268,11 @@ class EstimatingSpec(SchedulerSpec):
     estimate: Estimate = default(
         LOGGED_OR_RUN,
         (
-            "How long a job is thought to run: exact, its run time times a factor, "
-            "the shortest of some classes that holds it, or logged, what its user "
-            "asked for in the log, its run time where the log has no such time. A job "
-            "that runs longer keeps its nodes. logged_or_run takes the run time where "
-            "it is longer than what was asked for, too, so that drawn jobs have exact "
-            "estimates."
+            "Estimated run time of a job: exact; its run time times a factor; the "
+            "shortest of some classes that is long enough; or logged, the time "
+            "requested in the log (its run time if the log has none). A job that "
+            "exceeds its estimate keeps its nodes. logged_or_run takes the longer of "
+            "requested time and run time, so that synthetic jobs have exact estimates."
         ),
     )
 

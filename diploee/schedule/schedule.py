@@ -56,7 +56,7 @@ QUEUE_COLUMNS = (
         "facility",
         "instant",
         None,
-        "jobs submitted and not started",
+        "jobs submitted but not started",
     ),
 )
 """Column of the number of waiting jobs."""

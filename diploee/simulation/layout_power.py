@@ -599,13 +599,13 @@ class LayoutSpan(Choices):
 
     of: str = Field(
         description=(
-            "Part by its number from 0, such as rack:17, or all of a level, such as "
+            "Part by number from 0, such as rack:17, or all parts of a level, such as "
             f"rack: {one_of(LEVELS)}."
         )
     )
     step: str | None = Field(
         default=None,
-        description="Step such as '0.1 s'; the run's resolution if none is given.",
+        description="Time step such as '0.1 s'; by default the run's resolution.",
     )
     first: datetime | None = Field(default=None, description="Start, local time.")
     until: datetime | None = Field(default=None, description="End, local time.")

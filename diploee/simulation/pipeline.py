@@ -25,7 +25,7 @@ from diploee.base.progress import Update
 from diploee.base.tables import concat
 from diploee.base.units import MS_PER_DAY, MS_PER_S
 from diploee.facility.base import POWER, Block, Stages, concatenate_blocks
-from diploee.facility.before_stores import BeforeStores, first_store_index
+from diploee.facility.before_stores import BeforeStores, first_storage_index
 from diploee.loads.base import Load, Loads, check_free_nodes, open_loads
 from diploee.loads.jobs.load import JobsLoad, JobWindow
 from diploee.loads.services.instance_groups import beyond_idle_w
@@ -223,7 +223,7 @@ class Pipeline:
             list(self.stages),
             BeforeStores(self.scenario.facility.has_ac_power),
         )
-        stages.insert(first_store_index(stages), recorder)
+        stages.insert(first_storage_index(stages), recorder)
         return replace(
             self,
             stages=Stages(stages),

@@ -122,7 +122,7 @@ def check_workers(client: Any, address: str, tasks: Sequence[RunTask]) -> None:
     place = Path(target, TOKEN_FILE)
     write_file(place, token.encode())
     try:
-        seen = client.run(_sees, target, token)
+        workers_with_folder = client.run(_worker_sees_folder, target, token)
     except Exception as error:  # whatever goes wrong on a worker comes back as is
         raise InputError(
             f"--dask {address}: a worker can't run diploee ({type(error).__name__}: "
@@ -132,7 +132,7 @@ def check_workers(client: Any, address: str, tasks: Sequence[RunTask]) -> None:
     finally:
         with suppress(OSError):
             place.unlink()
-    blind = [worker for worker, sees in seen.items() if not sees]
+    blind = [worker for worker, sees in workers_with_folder.items() if not sees]
     if blind:
         raise InputError(
             f"--dask {address}: worker {blind[0]} does not see --out {target}; use a "
@@ -140,7 +140,7 @@ def check_workers(client: Any, address: str, tasks: Sequence[RunTask]) -> None:
         )
 
 
-def _sees(target: str, token: str) -> bool:
+def _worker_sees_folder(target: str, token: str) -> bool:
     try:
         return read_file(Path(target, TOKEN_FILE)) == token.encode()
     except OSError:

@@ -34,14 +34,17 @@ class Draw(Model):
         """Return the new value of a key and the drawn numbers, from its base value."""
 
 
-class _Numbers(Draw):
+class _ContinuousDraw(Draw):
     """Continuous distribution, sampled by its inverse cumulative function."""
 
     apply: Literal["set", "factor", "add"] = default(
         "set",
-        "Use of a drawn number: it is the value, multiplies it or is added to it.",
+        "Use of the sampled number: it replaces the value, multiplies it or is added "
+        "to it.",
     )
-    each: bool = default(False, "Draw a number of its own for every element of a list.")
+    each: bool = default(
+        False, "Whether every element of a list gets a separate sample."
+    )
 
     @property
     def is_relative(self) -> bool:
@@ -49,7 +52,7 @@ class _Numbers(Draw):
         return self.apply != "set"
 
     @abstractmethod
-    def _frozen(self, stats: Any) -> Any:
+    def _scipy_distribution(self, stats: Any) -> Any:
         """Return the distribution as a frozen distribution of `scipy.stats`."""
 
     @property
@@ -57,7 +60,7 @@ class _Numbers(Draw):
         return getattr(self, "low", None), getattr(self, "high", None)
 
     @model_validator(mode="after")
-    def _check_order(self) -> _Numbers:
+    def _check_order(self) -> _ContinuousDraw:
         low, high = self._bounds
         if low is not None and high is not None and low >= high:
             raise ValueError(f"low must be less than high, found {low:g} and {high:g}")
@@ -70,14 +73,14 @@ class _Numbers(Draw):
         """
         from scipy import stats
 
-        distribution = self._frozen(stats)
+        distribution = self._scipy_distribution(stats)
         low, high = self._bounds
         first = 0.0 if low is None else float(distribution.cdf(low))
         last = 1.0 if high is None else float(distribution.cdf(high))
-        drawn: Float64Array = distribution.ppf(
+        sampled: Float64Array = distribution.ppf(
             first + (last - first) * rng.random(count)
         )
-        return drawn
+        return sampled
 
     def draw(self, rng: np.random.Generator, base: Any) -> tuple[Any, dict[str, float]]:
         """Return the drawn value and numbers, as in `Draw.draw`.
@@ -97,9 +100,9 @@ class _Numbers(Draw):
                 f"'each' needs a list in the base scenario, found {shown(base)}"
             )
         number = float(self.numbers(rng, 1)[0])
-        return self._changed(base, number), {"": number}
+        return self._new_number(base, number), {"": number}
 
-    def _changed(self, base: Any, number: float) -> float | int:
+    def _new_number(self, base: Any, number: float) -> float | int:
         """Return the new value of a single number.
 
         An integer, such as a number of nodes, stays an integer.
@@ -122,7 +125,7 @@ class _Numbers(Draw):
         return number * base if self.apply == "factor" else number + base
 
 
-class Normal(_Numbers):
+class Normal(_ContinuousDraw):
     """Normal distribution, truncated if bounds are given."""
 
     distribution: Literal["normal"] = default("normal", "The normal distribution.")
@@ -131,11 +134,11 @@ class Normal(_Numbers):
     low: float | None = unset("Lower bound.")
     high: float | None = unset("Upper bound.")
 
-    def _frozen(self, stats: Any) -> Any:
+    def _scipy_distribution(self, stats: Any) -> Any:
         return stats.norm(self.mean, self.std)
 
 
-class Lognormal(_Numbers):
+class Lognormal(_ContinuousDraw):
     """Lognormal distribution, truncated if bounds are given."""
 
     distribution: Literal["lognormal"] = default(
@@ -146,22 +149,22 @@ class Lognormal(_Numbers):
     low: float | None = unset("Lower bound.")
     high: float | None = unset("Upper bound.")
 
-    def _frozen(self, stats: Any) -> Any:
+    def _scipy_distribution(self, stats: Any) -> Any:
         return stats.lognorm(self.sigma, scale=self.median)
 
 
-class Uniform(_Numbers):
+class Uniform(_ContinuousDraw):
     """Uniform distribution."""
 
     distribution: Literal["uniform"] = default("uniform", "The uniform distribution.")
     low: float = Field(description="Lower bound.")
     high: float = Field(description="Upper bound.")
 
-    def _frozen(self, stats: Any) -> Any:
+    def _scipy_distribution(self, stats: Any) -> Any:
         return stats.uniform(self.low, self.high - self.low)
 
 
-class Triangular(_Numbers):
+class Triangular(_ContinuousDraw):
     """Triangular distribution."""
 
     distribution: Literal["triangular"] = default(
@@ -179,7 +182,7 @@ class Triangular(_Numbers):
             )
         return self
 
-    def _frozen(self, stats: Any) -> Any:
+    def _scipy_distribution(self, stats: Any) -> Any:
         width = self.high - self.low
         return stats.triang((self.mode - self.low) / width, self.low, width)
 
@@ -189,7 +192,9 @@ class Choice(Draw):
 
     distribution: Literal["choice"] = default("choice", "One value of a list.")
     values: list[Any] = Field(min_length=1, description="The values.")
-    probabilities: list[Share] | None = unset("Their probabilities; equal if absent.")
+    probabilities: list[Share] | None = unset(
+        "Probabilities of the values; equal if absent."
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> Choice:
@@ -217,8 +222,8 @@ class Dirichlet(Draw):
     )
     concentration: Positive = Field(
         description=(
-            "The larger, the nearer to the base: a probability p has the variance p "
-            "(1 - p) / (concentration + 1)."
+            "Concentration: a probability p of the base scenario has the variance p (1 "
+            "- p) / (concentration + 1)."
         )
     )
 
@@ -236,9 +241,9 @@ class Dirichlet(Draw):
             )
         names = [name for name, probability in base.items() if probability > 0]
         alpha = self.concentration * np.array([base[name] for name in names])
-        drawn = np.round(rng.dirichlet(alpha), PROBABILITY_DIGITS)
-        drawn[-1] = max(0.0, 1.0 - drawn[:-1].sum())
-        numbers = dict(zip(names, drawn.tolist(), strict=True))
+        sampled = np.round(rng.dirichlet(alpha), PROBABILITY_DIGITS)
+        sampled[-1] = max(0.0, 1.0 - sampled[:-1].sum())
+        numbers = dict(zip(names, sampled.tolist(), strict=True))
         return {**base, **numbers}, {
             str(name): value for name, value in numbers.items()
         }

@@ -1,6 +1,6 @@
 """Statistics over the seeds of a sweep point.
 
-Percentiles of metrics, envelopes of loads, number of seeds needed.
+These are percentiles of metrics, envelopes of loads, and the required number of seeds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from diploee.runs.formatting import MIN_RUNS
 from diploee.sweeps.draws import Choice
 from diploee.sweeps.expand import PlannedRun
 from diploee.sweeps.loading import Sweep
-from diploee.sweeps.record import Result, json_bytes, read_shape, table_bytes
+from diploee.sweeps.record import Result, json_bytes, read_load_shape, table_bytes
 from diploee.sweeps.spec import SweepSpec
 from diploee.sweeps.store import RUNS, write_file
 
@@ -175,26 +175,28 @@ def _point(
     inputs = _inputs(members, spec)
     metrics: dict[str, _MetricSpread] = {}
     # Metrics that the same members have are ranked at once.
-    alike: dict[bytes, dict[str, Float64Array]] = {}
+    values_by_mask: dict[bytes, dict[str, Float64Array]] = {}
     for name in dict.fromkeys(
         name for run in members for name in results[run.run].metrics
     ):
         result = [results[run.run].metrics.get(name) for run in members]
-        known = np.array([is_plain_number(value) for value in result])
+        has_value = np.array([is_plain_number(value) for value in result])
         values = np.array([value for value in result if is_plain_number(value)], float)
         if values.size < 2:
             continue
         metrics[name] = spread(values, spec.accuracy)
         if inputs and not is_curve_point(name):  # hundreds of points
-            alike.setdefault(known.tobytes(), {})[name] = values
+            values_by_mask.setdefault(has_value.tobytes(), {})[name] = values
     moved_by: dict[str, dict[str, float]] = {}
-    vary = [np.ptp(of) > 0 for group in alike.values() for of in group.values()]
+    vary = [
+        np.ptp(of) > 0 for group in values_by_mask.values() for of in group.values()
+    ]
     n_pairs = len(inputs) * sum(map(bool, vary))
-    for mask, of_name in alike.items():
-        of_members = {
+    for mask, values_by_metric in values_by_mask.items():
+        member_inputs = {
             key: x[np.frombuffer(mask, np.bool_)] for key, x in inputs.items()
         }
-        moved_by |= significant_correlations(of_members, of_name, n_pairs)
+        moved_by |= significant_correlations(member_inputs, values_by_metric, n_pairs)
     return PointEnsemble(members[0].point, members[0].settings, metrics, moved_by)
 
 
@@ -206,8 +208,8 @@ def significant_correlations(
     """Return the significant rank correlations, the largest first."""
     from scipy.stats import rankdata, t
 
-    def ranked(of: Mapping[str, Float64Array]) -> Any:
-        ranks = rankdata(np.stack(list(of.values())), axis=1)
+    def ranked(columns: Mapping[str, Float64Array]) -> Any:
+        ranks = rankdata(np.stack(list(columns.values())), axis=1)
         ranks -= ranks.mean(axis=1, keepdims=True)
         size = np.linalg.norm(ranks, axis=1, keepdims=True)
         return ranks / np.where(size > 0, size, np.inf)
@@ -218,20 +220,20 @@ def significant_correlations(
     by_chance = t.ppf(
         1 - BY_CHANCE / (2 * (n_pairs or len(inputs) * len(metrics))), n - 2
     )
-    least = max(STANDS_OUT, by_chance / np.sqrt(n - 2 + by_chance**2))
+    min_correlation = max(STANDS_OUT, by_chance / np.sqrt(n - 2 + by_chance**2))
     result = zip(metrics, ranked(metrics) @ ranked(inputs).T, strict=True)
     return {
         name: {
             k: float(rho)
             for rho, k in sorted(zip(of, inputs, strict=True), key=_size)
-            if abs(rho) > least
+            if abs(rho) > min_correlation
         }
         for name, of in result
     }
 
 
-def _size(found: tuple[float, str]) -> float:
-    return -abs(found[0])
+def _size(correlation: tuple[float, str]) -> float:
+    return -abs(correlation[0])
 
 
 def _inputs(members: Sequence[PlannedRun], spec: SweepSpec) -> dict[str, Float64Array]:
@@ -242,17 +244,17 @@ def _inputs(members: Sequence[PlannedRun], spec: SweepSpec) -> dict[str, Float64
     """
     result: dict[str, Float64Array] = {}
     for name, key in members[0].draw_keys.items():
-        drawn = np.array([run.drawn[name] for run in members])
+        sampled = np.array([run.drawn[name] for run in members])
         if isinstance(draw := spec.draw[key], Choice):
             for k, value in enumerate(draw.values):
-                result[f"{key}={shown(value)}"] = (drawn == k).astype(np.float64)
+                result[f"{key}={shown(value)}"] = (sampled == k).astype(np.float64)
         else:
-            result[name.removeprefix("draw.")] = drawn
+            result[name.removeprefix("draw.")] = sampled
     return result
 
 
 def _envelope(folder: Path, point: int, members: Sequence[PlannedRun]) -> pa.Table:
-    shapes = [read_shape(folder / RUNS / run.run) for run in members]
+    shapes = [read_load_shape(folder / RUNS / run.run) for run in members]
     first = shapes[0].select(["kind", "at"])
     alike = [shape for shape in shapes if shape.select(["kind", "at"]).equals(first)]
     power_w = np.stack([shape["power_w"].to_numpy() for shape in alike])

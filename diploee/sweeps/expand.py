@@ -1,7 +1,4 @@
-"""Expansion of a sweep into its runs.
-
-Every point of the axes with every seed, each a checked scenario.
-"""
+"""Expansion of a sweep into its runs: every point of the axes with every seed."""
 
 from __future__ import annotations
 
@@ -91,7 +88,7 @@ def expand(
     for key, value in sweep.spec.set.items():
         base = with_value(base, key, value, partial(sweep.where, ("set", key)))
     reader, folder = InputReader(), sweep.base.folder.resolve()
-    known: HashedObjects = {}
+    code_hashes: HashedObjects = {}
     runs: list[PlannedRun] = []
     problems: dict[str, None] = {}
     for point, (settings, changes) in enumerate(_points(sweep, base)):
@@ -100,31 +97,42 @@ def expand(
             data = with_value(data, key, value, partial(sweep.where, key_path))
         for seed in seeds:
             try:
-                of_seed, drawn, keys = _draw_values(sweep, data, seed, unset)
+                seed_data, sampled, keys = _draw_values(sweep, data, seed, unset)
                 keyed = (*sweep.spec.set, *changes, *sweep.spec.draw)
-                of_seed = with_set_keys({**of_seed, "seed": seed}, unset, keyed)
-                where = partial(_where, sweep, of_seed, changes)
-                scenario = scenario_from_dict(of_seed, where).with_folder(folder)
+                seed_data = with_set_keys({**seed_data, "seed": seed}, unset, keyed)
+                where = partial(_key_location, sweep, seed_data, changes)
+                scenario = scenario_from_dict(seed_data, where).with_folder(folder)
                 inputs = reader.load(scenario, library)
-                own = own_parts_of(scenario, inputs, known)
-                name = run_hash(scenario, inputs, own)[:NAME_DIGITS]
+                custom_code = own_parts_of(scenario, inputs, code_hashes)
+                name = run_hash(scenario, inputs, custom_code)[:NAME_DIGITS]
             except ScenarioError as error:
                 problems.update(dict.fromkeys(error.problems))
             except InputError as error:
                 problems[f"{sweep.source}: {error}"] = None
             else:
                 runs.append(
-                    PlannedRun(name, point, settings, drawn, keys, seed, scenario, own)
+                    PlannedRun(
+                        name,
+                        point,
+                        settings,
+                        sampled,
+                        keys,
+                        seed,
+                        scenario,
+                        custom_code,
+                    )
                 )
     if problems:
-        said = list(problems)[:SHOWN_PROBLEMS]
-        if more := len(problems) - len(said):
-            said.append(f"{sweep.source}: ... and {more:,} more problems of this kind")
-        raise ScenarioError(said)
+        shown_problems = list(problems)[:SHOWN_PROBLEMS]
+        if more := len(problems) - len(shown_problems):
+            shown_problems.append(
+                f"{sweep.source}: ... and {more:,} more problems of this kind"
+            )
+        raise ScenarioError(shown_problems)
     return runs
 
 
-def _where(
+def _key_location(
     sweep: Sweep,
     data: Mapping[str, Any],
     changes: Mapping[str, tuple[KeyPath, Any]],
@@ -189,10 +197,7 @@ def _block_points(
 
 
 def _case_labels(axes: Sequence[SweepAxis]) -> list[str]:
-    """Return the column of case names of each block.
-
-    ``case``, then ``case_2``, ...
-    """
+    """Return the column of case names of each block: ``case``, ``case_2`` etc."""
     labels, n_before = [], 0
     for axis in axes:
         has_cases = axis.cases is not None
@@ -222,30 +227,32 @@ def _draw_values(
     for key, draw in sweep.spec.draw.items():
         rng = named_rng(seed, "ensemble", key)
         try:
-            before = get_value(data, key)
-            if isinstance(get_value(base, key), float) and isinstance(before, int):
-                before = float(before)  # it stays one
-            value, drawn = draw.draw(rng, before)
+            base_value = get_value(data, key)
+            if isinstance(get_value(base, key), float) and isinstance(base_value, int):
+                base_value = float(base_value)  # it stays one
+            value, sampled = draw.draw(rng, base_value)
         except InputError as error:
             raise ScenarioError([f"{sweep.where(('draw', key))}: {error}"]) from error
         data = with_value(data, key, value, partial(sweep.where, ("draw", key)))
-        for name, number in drawn.items():
+        for name, number in sampled.items():
             column = f"draw.{key}.{name}" if name else f"draw.{key}"
             numbers[column], keys[column] = number, key
     return data, numbers, keys
 
 
 def own_parts_of(
-    scenario: Scenario, inputs: Inputs, known: HashedObjects
+    scenario: Scenario, inputs: Inputs, code_hashes: HashedObjects
 ) -> list[OwnPart]:
-    """Return the extension code of a run, from outside the package.
+    """Return the custom components of a run, from outside the package, with hashes.
 
-    Entries of `known` are not hashed again.
+    Entries of `code_hashes` are not hashed again.
     """
-    return own_parts(scenario, inputs, known, load_scenario_limits(scenario))
+    return own_parts(scenario, inputs, code_hashes, load_scenario_limits(scenario))
 
 
-def run_hash(scenario: Scenario, inputs: Inputs, own: Sequence[OwnPart] = ()) -> str:
+def run_hash(
+    scenario: Scenario, inputs: Inputs, custom_code: Sequence[OwnPart] = ()
+) -> str:
     """Return the SHA-256 that identifies a run.
 
     It covers the scenario, inputs, limits, extension code, and the version. The engine
@@ -269,6 +276,6 @@ def run_hash(scenario: Scenario, inputs: Inputs, own: Sequence[OwnPart] = ()) ->
         "limits": [
             each.model_dump(mode="json") for each in load_scenario_limits(scenario)
         ],
-        "own_parts": [asdict(part) for part in own],
+        "own_parts": [asdict(part) for part in custom_code],
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

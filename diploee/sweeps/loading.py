@@ -1,6 +1,6 @@
 """Loading and checking of a sweep file, or of a scenario as a sweep.
 
-Every problem is reported with its line.
+Each problem is reported with its line in the file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SUCH_AS = "keys such as 'base:'"
 
 @dataclass(frozen=True)
 class Sweep(Brief):
-    """Checked sweep."""
+    """A checked sweep: its settings and the base scenario."""
 
     name: str  # the file's name without its ending
     spec: SweepSpec  # the content of the file
@@ -159,7 +159,7 @@ def load_ensemble(
 
 
 def _with_assumed_draws(sweep: Sweep, profiles: Sequence[str]) -> Sweep:
-    """Return a sweep of the resolved site that draws assumed values."""
+    """Return a sweep that samples each assumed value of the site within its range."""
     keys, base = sweep.base.ranges(given=False), sweep.base
     if not keys:
         raise ScenarioError(

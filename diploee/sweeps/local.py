@@ -1,6 +1,6 @@
-"""Sweep runs on local processes, in parallel as far as memory allows.
+"""Sweep runs on local processes, as many in parallel as memory allows.
 
-The death of a worker costs only the time of its own run.
+If a worker process dies, only its own run has to be repeated.
 """
 
 from __future__ import annotations
@@ -89,10 +89,7 @@ def _text(path: Path) -> str:
 def max_parallel_runs(
     tasks: Sequence[RunTask], n_workers: int, free_mb: float | None
 ) -> int:
-    """Return the number of runs that fit in the free memory [MB].
-
-    At least one.
-    """
+    """Return the number of runs that fit in the free memory [MB], at least one."""
     fitting = n_workers if free_mb is None else int(SHARE * free_mb / RUN_MB)
     return max(1, min(n_workers, fitting, len(tasks)))
 
@@ -131,11 +128,11 @@ def _run_locally(tasks: Sequence[RunTask], n_workers: int) -> Iterator[Outcome]:
     )
     n_under_way = 2 * n_workers + 1  # with those that the pool has fetched ahead
     while waiting:
-        waiting, _ = yield from _in_pool(waiting, n_workers)
+        waiting, _ = yield from _run_in_pool(waiting, n_workers)
         suspects, waiting = waiting[:n_under_way], waiting[n_under_way:]
         for task in suspects:
             for _attempt in range(1, MAX_ATTEMPTS):
-                lost, code = yield from _in_pool([task], 1)
+                lost, code = yield from _run_in_pool([task], 1)
                 if not lost:
                     break
             else:
@@ -162,7 +159,7 @@ class _Workers(SpawnContext):
         return self.started[-1]
 
 
-def _in_pool(
+def _run_in_pool(
     tasks: Sequence[RunTask], n_workers: int
 ) -> Generator[Outcome, None, tuple[list[RunTask], int]]:
     """Yield the outcomes of runs in a pool of workers.
@@ -203,11 +200,11 @@ def _delay_interrupts() -> Iterator[None]:
         yield
         return
     resource_tracker.ensure_running()  # lets interrupts through when it starts
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPTS)
+    previous_signals = signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPTS)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous_signals)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Results of a sweep: each run's record and load shape, a summary, ``sweep.json``.
 
-A truncated or missing file is detected by the record. The load shape is some hundred
-numbers, few enough to keep for every run.
+The record reveals truncated or missing files. The load shape has only some hundred
+numbers and is kept for every run.
 """
 
 from __future__ import annotations
@@ -44,10 +44,7 @@ EXCEEDED = np.concatenate([np.arange(0, 10) / 10_000, np.arange(1, 1001) / 1_000
 
 
 class RunRecord(Record):
-    """Record of a finished run.
-
-    Its hash, the retained outputs, and the sizes of its files [bytes].
-    """
+    """Record of a finished run: hash, kept outputs, and sizes of files [bytes]."""
 
     run: str
     keep: Keep
@@ -77,15 +74,17 @@ def read_warnings(run: Path, keep: Keep) -> list[str] | None:
         manifest = parse_json(read_file(run / MANIFEST), MANIFEST, _Manifest)
     except (OSError, InputError):
         return None
-    wanted, known = set(KEPT_FILES[keep]), set(KEPT_FILES[record.keep])
+    required, recorded = set(KEPT_FILES[keep]), set(KEPT_FILES[record.keep])
     needed = {
-        name: size for name, size in record.sizes.items() if name not in known - wanted
+        name: size
+        for name, size in record.sizes.items()
+        if name not in recorded - required
     }
-    whole = wanted <= known and needed.items() <= sizes.items()
+    whole = required <= recorded and needed.items() <= sizes.items()
     return manifest.warnings if whole else None
 
 
-def read_shape(run: Path) -> Any:
+def read_load_shape(run: Path) -> Any:
     """Return the load shape in a complete run's folder, an Arrow table."""
     return pq.ParquetFile(io.BytesIO(read_file(run / SHAPE_FILE))).read()
 
@@ -134,7 +133,7 @@ class Result:
 
 
 def read_results(folder: Path, runs: Iterable[str], keep: Keep) -> dict[str, Result]:
-    """Return the results of those of the runs that are complete."""
+    """Return the results of the complete runs among some runs of a sweep."""
 
     def read(run: str) -> tuple[str, Result | None]:
         try:
@@ -189,7 +188,7 @@ def summary_table(
 ) -> pa.Table:
     """Return the summary table of a sweep, one row per run.
 
-    Name, point, axes, draws, seed, status, folder, metrics.
+    The columns are name, point, axes, draws, seed, status, folder and metrics.
     """
     columns: dict[str, pa.Array] = {
         "run": pa.array([run.run for run in runs], pa.string()),
@@ -232,12 +231,12 @@ def summary_table(
 
 def _array(values: list[Any]) -> pa.Array:
     """Return values as a column of numbers, or else of text or JSON."""
-    known = [value for value in values if value is not None]
-    if known and all(isinstance(value, bool) for value in known):
+    present = [value for value in values if value is not None]
+    if present and all(isinstance(value, bool) for value in present):
         return pa.array(values, pa.bool_())
-    if all(is_plain_number(value) for value in known):
-        whole = all(isinstance(value, int) for value in known)
-        return pa.array(values, pa.int64() if whole and known else pa.float64())
+    if all(is_plain_number(value) for value in present):
+        whole = all(isinstance(value, int) for value in present)
+        return pa.array(values, pa.int64() if whole and present else pa.float64())
     return pa.array(
         [v if isinstance(v, str) or v is None else _json(v) for v in values]
     )
@@ -267,10 +266,7 @@ def sweep_content(
     failed: Mapping[str, str],
     **options: Any,
 ) -> dict[str, Any]:
-    """Return the content of ``sweep.json``.
-
-    The resolved sweep and the list of its runs.
-    """
+    """Return the content of ``sweep.json``: the resolved sweep, and its runs."""
     return {
         "schema_version": SCHEMA_VERSION,
         "diploee_version": full_version(),

@@ -43,7 +43,7 @@ class SweepAxis(Model):
 
     grid: Values | None = unset("Values by dotted key; every combination is run.")
     zip: Values | None = unset(
-        "Values by dotted key, all of one length; taken in step."
+        "Lists of equal length by dotted key; run k takes the k-th value of each."
     )
     cases: Annotated[dict[str, dict[str, Any]], Field(min_length=1)] | None = unset(
         "Named sets of values by dotted key."
@@ -61,7 +61,7 @@ class SweepAxis(Model):
 
     @property
     def kind(self) -> str:
-        """Kind of the block: one of three."""
+        """Kind of the block: ``grid``, ``zip`` or ``cases``."""
         return next(name for name in _KINDS if getattr(self, name) is not None)
 
     @property
@@ -102,8 +102,8 @@ class SweepSpec(Model):
     description: str = default("", "Purpose of the sweep.")
     base: str = Field(
         description=(
-            "Scenario that every run starts from: a shipped name, or a file relative "
-            "to the sweep file."
+            "Base scenario of every run: a built-in name, or a file relative to the "
+            "sweep file."
         )
     )
     set: dict[str, Any] = Field(
@@ -117,18 +117,18 @@ class SweepSpec(Model):
     )
     keep: Keep = default(
         "series",
-        "Files kept of a run: metrics (with manifest and load shape), series (also "
-        "facility.parquet) or all (also jobs.parquet).",
+        "Files that are kept per run: metrics (with manifest and load shape), series "
+        "(also facility.parquet) or all (also jobs.parquet).",
     )
     draw: dict[str, Annotated[SerializeAsAny[Draw], DRAWS]] = Field(
         default_factory=dict,
-        description="Distributions by dotted key; each seed draws its own values.",
+        description="Distributions by dotted key, sampled separately for each seed.",
     )
     accuracy: Annotated[float, Field(ge=1e-6, lt=1)] = default(
         0.01,
         (
-            "Relative half-width of a 95 % confidence interval for which the ensemble "
-            "tells how many seeds it takes."
+            "Relative half-width of a 95 % confidence interval, for which the ensemble "
+            "reports the required number of seeds."
         ),
     )
 
@@ -136,8 +136,8 @@ class SweepSpec(Model):
         (),
         (
             "Dotted keys of the metrics in tables and figures, such as "
-            "grid.ramps.intervals.60s.up.max_mw; what planners ask first by default. "
-            "The files hold all."
+            "grid.ramps.intervals.60s.up.max_mw; by default those that planners need "
+            "first. The files contain all."
         ),
     )
 
@@ -197,27 +197,27 @@ def spec_problems(spec: SweepSpec) -> Iterator[Problem]:
 
 def _overlaps(spec: SweepSpec) -> Iterator[Problem]:
     """Return the keys that two axes (or an axis and `set`) set entirely or partly."""
-    seen: dict[str, KeyPath] = {}
-    within: dict[str, str] = {}  # of each group of keys, one that was seen in it
+    key_paths: dict[str, KeyPath] = {}
+    key_in_group: dict[str, str] = {}  # of each group of keys, one that was seen in it
     for key, key_path in spec.varied_keys():
         if key_path[0] == "draw" and spec.draw[key].is_relative:
             continue  # changes what is there, whoever put it there
-        if key in seen:
+        if key in key_paths:
             yield (
                 key_path,
                 (
-                    f"two axes on one key, the other at {_format_key(seen[key])}; "
+                    f"two axes on one key, the other at {_format_key(key_paths[key])}; "
                     "remove one"
                 ),
             )
         groups = parent_keys(key)
-        others = [group for group in groups if group in seen]
-        for other in [*others, within[key]] if key in within else others:
+        others = [group for group in groups if group in key_paths]
+        for other in [*others, key_in_group[key]] if key in key_in_group else others:
             yield (
                 key_path,
                 (
-                    f"overlaps '{other}' at {_format_key(seen[other])}: one would undo "
-                    "the other"
+                    f"overlaps '{other}' at {_format_key(key_paths[other])}: one would "
+                    "undo the other"
                 ),
             )
         if key in spec.set:
@@ -225,8 +225,8 @@ def _overlaps(spec: SweepSpec) -> Iterator[Problem]:
                 key_path,
                 "is also given under 'set', which the axis would undo; remove one",
             )
-        seen[key] = key_path
-        within |= dict.fromkeys(groups, key)
+        key_paths[key] = key_path
+        key_in_group |= dict.fromkeys(groups, key)
 
 
 def parent_keys(key: str) -> list[str]:

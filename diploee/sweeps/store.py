@@ -1,7 +1,6 @@
 """Folder of a sweep, possibly shared by machines: ``runs/`` and files of all runs.
 
-Runs and files are written atomically. The manifest of a run is in its folder: a run
-with a manifest is complete.
+Runs and files are written atomically: a run folder with a manifest is complete.
 """
 
 from __future__ import annotations

@@ -47,10 +47,7 @@ class RunTask(Brief):
 
     @property
     def cost(self) -> float:
-        """Node-hours that jobs are expected to use.
-
-        A proxy for the run's computing time, which grows with the jobs.
-        """
+        """Expected node-hours of jobs, an estimate of the run's computing time."""
         pools, hours = (
             self.scenario.facility.pools,
             self.scenario.clock.simulated_ms / MS_PER_H,
@@ -106,8 +103,8 @@ class SweepWorker:
         if self._library is None or self._library[0] != task.profiles:
             self._library = task.profiles, ProfileLibrary.open(*task.profiles)
         inputs = self._reader.load(task.scenario, self._library[1])
-        own = own_parts_of(task.scenario, inputs, self._known)
-        whole_hash = run_hash(task.scenario, inputs, own)
+        custom_code = own_parts_of(task.scenario, inputs, self._known)
+        whole_hash = run_hash(task.scenario, inputs, custom_code)
         if whole_hash[:NAME_DIGITS] != task.run:
             raise InputError(
                 "diploee, your own code, profiles, curves or input files (logs, "

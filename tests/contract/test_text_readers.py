@@ -133,7 +133,7 @@ def test_a_file_of_any_size_that_grows_too_much_is_refused_where_that_shows(
     packed = pack(b"\n" * n_bytes) + tail
     unpacked = 0
     with pytest.raises(LogFormatError, match="100 times its size or more"):
-        for piece in source.unpacked_pieces(tmp_path / "log", ShortReads(packed)):
+        for piece in source.decompress_chunks(tmp_path / "log", ShortReads(packed)):
             unpacked += len(piece)
     assert unpacked < n_bytes / 4
 
@@ -148,7 +148,9 @@ def test_a_log_that_packs_to_a_fiftieth_is_read(
     )
     packed = gzip.compress(log)
     assert 40 < len(log) / len(packed) < 60
-    assert b"".join(source.unpacked_pieces(tmp_path / "log", io.BytesIO(packed))) == log
+    assert (
+        b"".join(source.decompress_chunks(tmp_path / "log", io.BytesIO(packed))) == log
+    )
 
 
 @every_reader

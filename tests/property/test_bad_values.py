@@ -23,7 +23,7 @@ from diploee.base.errors import InputError
 from diploee.base.model import Choices
 from diploee.fits.jobs.arrivals import JobFitOptions
 from diploee.grid.limits.file import load_limits
-from diploee.importers.power_logs.options import Reading
+from diploee.importers.power_logs.options import ImportOptions
 from diploee.scenario import load_scenario
 from diploee.scenario.key_reference import markdown_reference
 from diploee.simulation.layout_power import LayoutSpan
@@ -343,7 +343,7 @@ def test_nothing_given_is_taken_or_refused_in_the_same_form(
             assert "found null" in said[0], said
 
 
-OPTIONS: list[type[Choices]] = [JobFitOptions, Reading, LayoutSpan]
+OPTIONS: list[type[Choices]] = [JobFitOptions, ImportOptions, LayoutSpan]
 
 
 @pytest.mark.parametrize("model", OPTIONS)

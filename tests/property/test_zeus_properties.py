@@ -223,7 +223,7 @@ def test_pruning_ends_and_keeps_what_converged_twice(
     pruning = PruningRounds(sizes, data.draw(st.sampled_from(sizes)))
     good: dict[int, int] = {}
     tries = 0
-    while (size := pruning.awaited) is not None:
+    while (size := pruning.next_trial) is not None:
         tries += 1
         assert tries <= 2 * n
         converged = data.draw(st.booleans())

@@ -46,7 +46,7 @@ class Distribution:
         self._zero = 0  # number of bins below 0; none until a negative value is added
 
     def add(self, values: Float64Array) -> None:
-        """Add a block of values."""
+        """Add a block of values to moments, extremes and percentiles."""
         if not values.size:
             return
         mean = float(values.mean())
@@ -62,7 +62,7 @@ class Distribution:
 
     @property
     def std(self) -> float:
-        """Population standard deviation."""
+        """Population standard deviation of all values."""
         return math.sqrt(self._squares / self.count)
 
     @property
@@ -293,7 +293,7 @@ class HoursAbove(CountAbove):
     """The time that values spend above a bound [h]."""
 
     def result(self) -> float:
-        """Return the time [h]."""
+        """Return the time that values were above the bound [h]."""
         return self._above_ms / MS_PER_H
 
 
@@ -406,7 +406,7 @@ class Exceedance:
 
     @property
     def n_events(self) -> int:
-        """Number of events."""
+        """Number of contiguous intervals above the limit."""
         return self._n_closed + (self._open is not None)
 
     @property

@@ -332,7 +332,7 @@ class TurningPoints:
         while begin < points.size:
             # The stack of open points is at the front of `points`; it never reaches
             # the unread values.
-            n_open, begin, n_closed = _close(
+            n_open, begin, n_closed = _close_swings(
                 points, points_ms, n_open, begin, self._threshold, closed_swings
             )
             yield closed_swings[:, :n_closed]
@@ -345,7 +345,7 @@ class TurningPoints:
 
 
 @njit()
-def _close(
+def _close_swings(
     points: Int64Array,
     points_ms: Int64Array,
     n_open: int,
@@ -353,11 +353,11 @@ def _close(
     threshold: int,
     closed_swings: Int64Array,
 ) -> tuple[int, int, int]:
-    """Read points from `begin` on, keep the open ones in front, list closed swings.
+    """List the swings that points from `begin` on close; move open points to the front.
 
-    The function stops when `closed_swings` might not hold the swings of one more point.
-    It returns the number of open points, the next point to read, and the number of
-    closed swings.
+    The function stops when `closed_swings` might not have space for the swings of one
+    more point. It returns the number of open points, the next point to read, and the
+    number of closed swings.
     """
     n_closed = 0
     capacity = closed_swings.shape[1]

@@ -105,7 +105,7 @@ class Chunk(Brief):
 
     @property
     def new(self) -> Any:
-        """New values."""
+        """New values of the chunk, without those kept for windows."""
         return self.values[self.values.size - self.n_new :]
 
     @property
@@ -219,7 +219,7 @@ class ClockSums:
         values = chunk.reactive if self._reactive else chunk.new
         assert values is not None
         t0_ms, step_ms, length_ms = chunk.new_ms, chunk.step_ms, self.interval_ms
-        for span in self.clock.steady_spans(t0_ms, chunk.end_ms):
+        for span in self.clock.constant_offset_spans(t0_ms, chunk.end_ms):
             rows = slice(
                 *(-(-(t - t0_ms) // step_ms) for t in (span.begin_ms, span.end_ms))
             )
@@ -272,9 +272,9 @@ class ClockSums:
         if sums.size:
             self._parts.append((part.copy(), sums.copy()))
         if len(self._parts) > 1024:
-            self._parts = [self._concatenated()]
+            self._parts = [self._concatenate_parts()]
 
-    def _concatenated(self) -> tuple[Int64Array, Any]:
+    def _concatenate_parts(self) -> tuple[Int64Array, Any]:
         """Return all parts and their sums concatenated."""
         if not self._parts:
             return np.empty((3, 0), dtype=np.int64), np.empty(0, dtype=np.int64)
@@ -282,7 +282,7 @@ class ClockSums:
         return np.concatenate(parts, axis=1), np.concatenate(sums)
 
     def result(self) -> Intervals:
-        """Return the complete intervals."""
-        (starts_ms, counts, n_whole), sums = self._concatenated()
+        """Return the starts, sums and counts of the complete clock intervals."""
+        (starts_ms, counts, n_whole), sums = self._concatenate_parts()
         whole = counts == n_whole
         return Intervals(starts_ms[whole], sums[whole], counts[whole])

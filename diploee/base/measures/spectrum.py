@@ -39,7 +39,7 @@ def window_spectra(
     """Return frequencies [Hz] and spectral densities [MW²/Hz] of windows (rows)."""
     n = power_mw.shape[-1]
     taper = 0.5 + 0.5 * np.cos(np.linspace(-np.pi, np.pi, n + 1))[:-1]
-    spectrum = np.fft.rfft(_without_trend(power_mw) * taper, axis=-1)
+    spectrum = np.fft.rfft(_detrend(power_mw) * taper, axis=-1)
     # S(f) = 2 dt |X(f)|^2 / sum of w^2, one-sided, w the Hann window (Welch 1967).
     psd: Float64Array = np.square(spectrum.real) + np.square(spectrum.imag)
     psd *= 2 * step_ms / MS_PER_S / np.square(taper).sum()
@@ -54,7 +54,7 @@ def _frequencies_hz(n: int, step_ms: int) -> Float64Array:
     return np.fft.rfftfreq(n, step_ms / MS_PER_S).astype(np.float64)
 
 
-def _without_trend(values: Float64Array) -> Float64Array:
+def _detrend(values: Float64Array) -> Float64Array:
     """Subtract the least-squares line from every row."""
     n = values.shape[-1]
     t = np.arange(n) - (n - 1) / 2
@@ -197,7 +197,10 @@ _FIRST_BIN = 3  # below, detrending and the window shape the spectrum
 
 
 class SpectralLine(NamedTuple):
-    """A spectral line; `over_floor` is its ratio to the noise floor, if any."""
+    """A spectral line: frequency [Hz], rms [MW], and ratio to the noise floor.
+
+    `over_floor` is None if there is no noise floor.
+    """
 
     frequency_hz: float
     rms_mw: float

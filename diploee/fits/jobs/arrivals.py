@@ -37,29 +37,31 @@ class JobFitOptions(FitChoices):
     """Options of a fit of a job log."""
 
     durations: Literal["quantiles", "profile"] = default(
-        "quantiles", "Durations: quantiles, or the profile's own."
+        "quantiles", "Durations: by quantiles, or those of the profiles."
     )
     arrivals: ArrivalKind = default(
         "auto",
-        "Scatter of submissions within the weights; auto as the log's hours tell.",
+        "Dispersion of submissions around the weights; auto infers it from the log's "
+        "hours.",
     )
     years: Literal["auto", "law", "weeks"] = default(
         "auto",
         (
-            "Where years come from: law draws them from the fitted distributions, "
-            "weeks plays the log's own weeks in random order; auto takes the law "
-            "where its years have the log's node time within 2 % and median and P99 "
-            "of hourly busy nodes within 7 and 15 %, else the kind whose worst of "
-            "these errors, as a multiple of what is allowed, is the smaller."
+            "Source of simulated years: law samples the fitted distributions, weeks "
+            "replays the log's weeks in random order. auto takes law if its years "
+            "match the log's node time within 2 % and the median and P99 of hourly "
+            "busy nodes within 7 and 15 %, or else the source with the smaller maximum "
+            "of these errors relative to their tolerances."
         ),
     )
     holdout: InnerShare | None = unset(
-        "Fit the first part of the log, such as 0.5, as well, and compare its years "
-        "and naive forecasts with the rest."
+        "Fraction of the log, such as 0.5, that is also fitted separately; its years "
+        "and naive forecasts are compared with the rest."
     )
     max_classes: PositiveInt = default(
         MAX_CLASSES,
-        "Classes at most; node counts with the least node time join others.",
+        "Maximum number of classes; node counts with the least node time are merged "
+        "into others.",
     )
 
 

@@ -69,7 +69,7 @@ class Recording(Brief):
     connected: Float64Array  # share of the load on the grid
 
     def moved(self) -> Float64Array:
-        """Return how far P or Q is from the start, over the apparent power there."""
+        """Return the larger change of P or Q from the start, per apparent power."""
         p, q = (np.abs(of - of[0]) for of in (self.p_mw, self.q_mvar))
         base = max(float(np.hypot(self.p_mw[0], self.q_mvar[0])), TIE)
         return np.asarray(np.maximum(p, q) / base)

@@ -25,7 +25,7 @@ from diploee.base.errors import Brief, InputError
 from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_S, W_PER_MW
 from diploee.facility.base import POWER, REACTIVE, Block, Stage, Stages
-from diploee.facility.before_stores import BEFORE_STORES, first_store_index
+from diploee.facility.before_stores import BEFORE_STORES, first_storage_index
 from diploee.facility.weather import Weather
 from diploee.grid.dynamics.block_ride_through import TIE_S, BlockRideThrough
 from diploee.grid.dynamics.motor import Motor
@@ -430,4 +430,4 @@ def _reopened_stages(run: RunFolder, weather: Weather | None) -> list[Any]:
             f"{run.folder}: was run with stages of your own ('{custom[0]}'), which its "
             "scenario doesn't name, and can't be opened again; register them as kinds"
         )
-    return list(stages)[first_store_index(list(stages)) :]
+    return list(stages)[first_storage_index(list(stages)) :]

@@ -56,35 +56,38 @@ class Options(Choices):
     column: str = default(
         "",
         (
-            "facility_power_w, it_power_w or it_power_w.<pool>; if none is given, the "
-            "first, of openg2g and gpu-data the second."
+            "facility_power_w, it_power_w or it_power_w.<pool>; by default the first, "
+            "for openg2g and gpu-data the second."
         ),
     )
-    step: str | None = unset("Coarser step such as '15 min'; 1 h for 8760 formats.")
+    step: str | None = unset("Longer step such as '15 min'; 1 h for 8760 formats.")
     first: datetime | None = unset("Start, local time.")
     until: datetime | None = unset("End, local time.")
     event_window: str | None = unset(
-        "One of the run's event windows at 0.1 s, as rise_1s, not the whole run."
+        "One of the run's event windows at 0.1 s, such as rise_1s, instead of the "
+        "whole run."
     )
     year: int | None = unset("Calendar year of an 8760 format, if there are several.")
     leap_day: LeapDay | None = unset(
-        "Day that a leap year loses in an 8760 format, which refuses one otherwise."
+        "Day that is removed from a leap year in an 8760 format; required for leap "
+        "years."
     )
     time_zone: ZoneName | None = unset(
-        "Zone of csv stamps, as America/Denver; else the facility's."
+        "Time zone of csv timestamps, such as America/Denver; by default the "
+        "facility's."
     )
     q_table: InstanceOf[ReactiveTable] | None = unset(
-        "Your CSV p_mw,q_mvar for reactive power, in place of what the run has; "
-        "q_mvar above 0 is drawn by the facility."
+        "CSV file with p_mw,q_mvar for reactive power, instead of the run's; q_mvar is "
+        "positive if drawn by the facility."
     )
     name: LoadName = default("datacenter", "Name of the load.")
-    bus: LoadName = default("datacenter", "Name of its bus (opendss, pypsa).")
+    bus: LoadName = default("datacenter", "Name of the load's bus (opendss, pypsa).")
     kv: PositiveFloat = default(12.47, "Rated voltage of the OpenDSS load, in kV.")
-    actual: bool = default(False, "OpenDSS multipliers in kW, not of the peak.")
+    actual: bool = default(False, "OpenDSS multipliers in kW instead of per peak.")
     mva: PositiveFloat = default(
         100.0, "Base of the per-unit values of andes and pscad [MVA]."
     )
-    at: datetime | None = unset("Moment that psse studies, local time; else the peak.")
+    at: datetime | None = unset("Time of the psse study, local; by default the peak.")
     zone: str = default("", "ZONENAME of pjm-lla.")
     area: str = default("", "AREANAME of pjm-lla.")
     bus_number: Annotated[int, Field(ge=1, le=999_997)] = default(
@@ -93,27 +96,39 @@ class Options(Choices):
     parts: tuple[Literal["raw", "cmld", "perc1", "linjbl"], ...] = default(
         ("raw", "cmld"),
         (
-            "Part of psse, raw and cmld by default: load records, a composite load, "
-            "PERC1, a repeated wave; may be repeated."
+            "Records of psse: load records (raw), composite load (cmld), PERC1, a "
+            "repeated wave; raw and cmld by default; may be repeated."
         ),
     )
     drives: Share = default(
-        0.0, "Share of the cooling that is on drives (psse cmld, assumed 0)."
+        0.0,
+        "Fraction of the cooling behind variable-speed drives, 0-1 (psse cmld, "
+        "assumed 0).",
     )
-    vd1: Share = default(0.65, "Voltage at which cmld's electronic load drops.")
-    vd2: Share = default(0.6, "Voltage at which all of it has dropped.")
-    frcel: Share = default(0.8, "Part of it that comes back.")
+    vd1: Share = default(
+        0.65, "Voltage at which cmld's electronic load starts to disconnect."
+    )
+    vd2: Share = default(
+        0.6, "Voltage at which cmld's electronic load is entirely disconnected."
+    )
+    frcel: Share = default(
+        0.8, "Fraction of cmld's electronic load that reconnects, 0-1."
+    )
     perc1_head: str | None = unset(
-        "Head of PERC1's record from your manual, such as \"'USRLOD' '1' 'NAME' 12 1 "
-        '0 NC 0 0"; without it PERC1 is written by name alone.'
+        "Head of PERC1's record from your manual, such as \"'USRLOD' '1' 'NAME' 12 1 0 "
+        'NC 0 0"; without it, PERC1 is written by name only.'
     )
-    hz: Hertz | None = unset("Frequency of linjbl's wave; else the window's strongest.")
-    fast_hz: Hertz | None = unset("A second, faster one: the wave is biperiodic then.")
+    hz: Hertz | None = unset(
+        "Frequency of linjbl's wave; by default the window's strongest."
+    )
+    fast_hz: Hertz | None = unset(
+        "Frequency of a second, faster wave, which makes the wave biperiodic."
+    )
     equal: Literal["fundamental", "peak_to_peak"] = default(
-        "fundamental", "Property that linjbl's square shares with the window."
+        "fundamental", "Property of the window that linjbl's square wave preserves."
     )
     signal: Literal["p_mw", "dp_pu"] = default(
-        "p_mw", "pscad: power, or its change against the mean in pu of --mva."
+        "p_mw", "pscad: power, or its deviation from the mean, in pu of --mva."
     )
 
     def changed_names(self) -> set[str]:

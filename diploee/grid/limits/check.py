@@ -53,7 +53,7 @@ MARKS: dict[Mark, str] = {
     "S": "seen in the source",
     "S2": "secondary source",
     "M": "from memory",
-    "J": "our reading",
+    "J": "our interpretation",
 }
 """Evidence for a limit's value, by the mark in YAML."""
 
@@ -246,13 +246,14 @@ class PowerBound(Model):
     A plain number is in MW.
     """
 
-    mw: Positive | None = unset("In MW.")
+    mw: Positive | None = unset("Value in MW.")
     percent_of_peak: Positive | None = unset(
-        "In percent of the contract at the point of interconnection, else of the peak "
-        "of a whole year."
+        "Value in percent of the contracted power, or of the peak of a whole year if "
+        "there is no contract."
     )
     percent_of_nominal: Positive | None = unset(
-        "In percent of the connection's contract power, else of the rated power."
+        "Value in percent of the contracted power, or of the rated power if there is "
+        "no contract."
     )
 
     @model_validator(mode="before")
@@ -394,10 +395,10 @@ class LimitSpec(Model):
     is_sized_for: ClassVar[bool] = False
 
     mark: Mark | None = unset(
-        "Evidence for the value: S seen in the source, S2 in a secondary one, M from "
-        "memory, J our reading."
+        "Evidence of the value: S from the source, S2 from a secondary source, M from "
+        "memory, J our interpretation."
     )
-    note: str = default("", "Words of the source, or how it was read.")
+    note: str = default("", "Wording of the source, or its interpretation.")
 
     @property
     @abstractmethod

@@ -50,13 +50,15 @@ LIMITS = _LimitKinds(
 class Limits(Model):
     """Content of a limits file: one optional key for each limit kind."""
 
-    name: str = default("", "Where the limits come from.")
-    source: str = default("", "Document, and where it was seen.")
+    name: str = default("", "Name of the limits.")
+    source: str = default("", "Document, and the source in which it was seen.")
     date: str = default("", "Date of the document.")
-    status: str = default("", "Such as 'proposed' or 'in force'.")
+    status: str = default(
+        "", "Status of the document, such as 'proposed' or 'in force'."
+    )
     notes: tuple[str, ...] = default((), "Omissions and assumptions of the file.")
     not_stated: tuple[str, ...] = default(
-        (), "Quantities that the source limits without a figure that was seen."
+        (), "Quantities that the source limits by an unknown value."
     )
 
     @classmethod

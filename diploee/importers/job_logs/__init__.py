@@ -1,8 +1,7 @@
-"""Importers of job logs of real systems, one per format, under common rules.
+"""Importers of job logs of real systems, one module per format, with common rules.
 
-A format's own module says which column is what (`raw_log`), `read` chooses among them,
-and `rules` and `repeats` tell which rows are jobs. ``JOB_LOG_FORMATS.register`` adds a
-format from outside.
+The module of a format maps columns to a `RawLog`, `read` detects the format, and
+`rules` selects the rows that are jobs. ``JOB_LOG_FORMATS.register`` adds a format.
 """
 
 from diploee.importers.job_logs.read import JOB_LOG_FORMATS as JOB_LOG_FORMATS

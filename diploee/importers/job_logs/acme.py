@@ -1,11 +1,11 @@
-"""Importer of AcmeTrace: job traces of Seren and Kalos (and Helios, same columns).
+"""Importer of AcmeTrace: job traces of Seren, Kalos, and Helios (same columns).
 
-- Each stamp has its own offset: Seren's ``+08:00``, Kalos' ``+00:00``. Both clusters
-  stand in China: `utc_offset` ``+08:00`` gives Kalos' local hours; its instants are
-  right without.
-- The run time is end less start. The column `duration` is not read: Kalos counts the
-  wait in it.
-- Nodes and GPUs are as logged; the kind of a job is `type`, such as ``Pretrain``.
+- Each timestamp has an offset: ``+08:00`` for Seren, ``+00:00`` for Kalos. Both
+  clusters are in China: with `utc_offset` ``+08:00``, Kalos' hours are local hours;
+  its UTC times are correct without this option.
+- The run time is end minus start. The column `duration` is not used, because it
+  includes the waiting time for Kalos.
+- Nodes and GPUs are as logged; the job type is `type`, such as ``Pretrain``.
 
 References
 ----------
@@ -21,7 +21,7 @@ from diploee.importers.job_logs.raw_log import (
     RawLog,
     raw_log,
     read_job_columns,
-    stamps_ms,
+    timestamps_ms,
 )
 from diploee.importers.registry import has_columns
 from diploee.importers.text.tables import read_header
@@ -39,7 +39,7 @@ def read(text: TextLines, options: JobLogOptions) -> RawLog:
     table = read_job_columns(
         read_header(text), COLUMNS, OPTIONAL, "an AcmeTrace job trace"
     )
-    ms, clock = stamps_ms(table, ("submit", "start", "end"), options)
+    ms, clock = timestamps_ms(table, ("submit", "start", "end"), options)
     return raw_log(table, ms, **clock)
 
 

@@ -1,16 +1,17 @@
 """Importer of Alibaba 2020 (PAI): `pai_task_table`, with or without a header.
 
 - A job is all tasks of one `job_name`, such as parameter servers and workers, which run
-  together: from the first start to the last end, on the GPUs of all. It failed where
-  one of them did. Its kind is the task with the most GPUs, such as ``worker``.
-- `plan_gpu` is the GPUs of one instance in percent: 50 is half a GPU; missing is none.
-  A missing instance count is 1.
-- The table has launches, no submissions: the submission is taken as the start, as the
-  rules say.
-- Times are seconds, shifted by an unknown number of whole weeks: as Unix time at
-  ``+08:00`` they have the true time of day and day of the week, with made-up dates
+  simultaneously. It runs from the first start to the last end, on the GPUs of all
+  tasks, and failed if any task failed. Its type is the task with the most GPUs, such
+  as ``worker``.
+- `plan_gpu` is the GPUs of one instance in percent: 50 is half a GPU. A missing value
+  means no GPU, and a missing number of instances means 1.
+- The table has start times but no submission times, so the start is also used as the
+  submission (see `rules`).
+- Times are seconds, shifted by an unknown number of whole weeks: read as Unix time at
+  ``+08:00``, they have the true time of day and day of the week, but fictitious dates
   [1]_.
-- There are no node counts: `gpus_per_node` must be given.
+- There are no node counts: `gpus_per_node` is required.
 
 References
 ----------
@@ -42,7 +43,7 @@ from diploee.importers.text.tables import (
     REPEATED_HEADER,
     TRUNCATED,
     HeaderTable,
-    header_words,
+    header_fields,
     read_header,
 )
 from diploee.importers.text.text import TextLines
@@ -76,7 +77,7 @@ _RANKS = np.array([_WORST_FIRST.index(s) if s in _WORST_FIRST else 1 for s in ST
 
 def recognises(text: TextLines) -> bool:
     """Return True if the first line is a header or row of `pai_task_table`."""
-    named = {"job_name", "inst_num", "plan_gpu"} <= header_words(text)
+    named = {"job_name", "inst_num", "plan_gpu"} <= header_fields(text)
     return named or _ROW_WITHOUT_HEADER.fullmatch(text.first_row.strip()) is not None
 
 

@@ -1,23 +1,26 @@
 """Importer of any CSV table of jobs with a header, by columns that the user names.
 
 Keys of `columns`: ``submit``, ``start``, ``end``, ``duration``, ``nodes``, ``gpus``,
-``type``, ``state``, ``id``, ``energy`` (J), ``requested_time`` (in the unit of the
-duration), ``user``, ``account``, ``name``. A key that is not mapped is looked for by
-its usual names, such as ``submit_time`` or ``n_nodes``, and not read where it is mapped
-to an empty name. There must be a submission or a start, a duration or an end, and nodes
-or GPUs. The delimiter (comma, semicolon, tab or bar) is inferred from the header.
+``type``, ``state``, ``id``, ``energy`` [J], ``requested_time`` (in the unit of the
+duration), ``user``, ``account``, ``name``. An unmapped key is looked up by its usual
+names, such as ``submit_time`` or ``n_nodes``; a key mapped to an empty name is
+skipped. The table needs a submission or a start, a duration or an end, and nodes or
+GPUs. The delimiter (comma, semicolon, tab or bar) is inferred from the header.
 
-Times are ISO 8601 stamps, with or without an offset, numbers since 1970, whose unit
-shows in their size, or others in `time_unit` or the unit of the column's name; or what
-`time_format` says: ``unix-s`` and ``unix-ms`` are numbers since 1970, ``s`` and ``ms``
-numbers from an origin that is not known, anything else is a format of ``strptime``.
-Durations are numbers, or ``1-02:03:04``. Their unit is `duration_unit`, else that of
-the column's name (``run_ms``), else the one in which they are as long as from start (or
-submission) to end, else seconds; where these are unlikely, or milliseconds as likely,
-it is asked for. Of a column of durations and one of ends the one that the user maps
-goes first, a duration before an end. Without a column of states, it is unknown how jobs
-ended. A row is taken for repeated only by a column of ids that the user maps: in others
-an id that comes back is that of an array's next task.
+Times are ISO 8601 timestamps or numbers. With `time_format`, ``unix-s`` and
+``unix-ms`` are numbers since 1970, ``s`` and ``ms`` numbers from an unknown origin,
+and anything else is a format of ``strptime``. Otherwise the unit of numbers is
+`time_unit`, the unit in the column's name, or, since 1970, inferred from their size.
+
+Durations are numbers or texts such as ``1-02:03:04``. Their unit is `duration_unit`,
+the unit in the column's name (``run_ms``), the unit that agrees with start (or
+submission) and end, or seconds. If seconds are implausible, or milliseconds as
+plausible, the unit must be specified.
+
+If the table has both durations and ends, the mapped column is used; if both are mapped,
+the duration. Without a column of states, the end state of all jobs is unknown. Rows are
+dropped as repeated only by an id column that the user maps, because in other columns a
+repeated id may be the next task of an array.
 """
 
 from __future__ import annotations
@@ -36,26 +39,26 @@ from diploee.importers.job_logs.raw_log import (
     JobLogOptions,
     RawLog,
     RunTime,
+    durations_ms,
     raw_log,
     read_job_columns,
-    spans_ms,
-    stamps_ms,
+    timestamps_ms,
 )
 from diploee.importers.text.tables import (
     DELIMITERS,
     HeaderTable,
     ReadTable,
-    header_words,
+    header_fields,
     read_header,
 )
 from diploee.importers.text.text import TextLines
 from diploee.importers.text.time_units import (
     LIKELY_DURATION_S,
     decades_off,
-    is_clocked,
-    unit_in,
+    has_clock_durations,
+    unit_in_name,
 )
-from diploee.importers.text.values import numbers, value_shown
+from diploee.importers.text.values import numbers, value_text
 from diploee.loads.jobs.job_log import MISSING_MS
 
 TIME_KEYS = ("submit", "start", "end")
@@ -84,7 +87,7 @@ _NEEDED = (("submit", "start"), ("duration", "end"), ("nodes", "gpus"))
 
 def recognises(text: TextLines) -> bool:
     """Return True if the first line has usual names for all required columns."""
-    words = header_words(text)
+    words = header_fields(text)
     return all(
         any(name in words for key in keys for name in USUAL_NAMES[key])
         for keys in _NEEDED
@@ -96,11 +99,11 @@ def read(text: TextLines, options: JobLogOptions) -> RawLog:
     sheet = read_header(text, DELIMITERS)
     mapped = options.columns or {}
     table = read_job_columns(sheet, _columns(sheet, mapped), {}, "a table of jobs")
-    ms, clock = stamps_ms(table, TIME_KEYS, options)
+    ms, clock = timestamps_ms(table, TIME_KEYS, options)
     unit = options.duration_unit or _duration_unit(table, ms, clock["time_unit"])
-    ms["run"] = spans_ms(table, "duration", unit)
-    requested_unit = unit_in(table.names.get("requested_time", "")) or unit
-    ms["requested"] = spans_ms(
+    ms["run"] = durations_ms(table, "duration", unit)
+    requested_unit = unit_in_name(table.names.get("requested_time", "")) or unit
+    ms["requested"] = durations_ms(
         table, "requested_time", options.duration_unit or requested_unit
     )
     run_time = RunTime.SPAN if mapped.get("end") else RunTime.SHORTER
@@ -134,9 +137,9 @@ def _duration_unit(
     table: ReadTable, ms: Mapping[str, Int64Array], time_unit: TimeUnit | None
 ) -> TimeUnit:
     """Return the unit of durations by column name, by start and end, or by size."""
-    if "duration" not in table or is_clocked(table, "duration"):
+    if "duration" not in table or has_clock_durations(table, "duration"):
         return "s"
-    named = unit_in(table.names["duration"])
+    named = unit_in_name(table.names["duration"])
     if named:
         return named
     values = numbers(table, "duration")
@@ -158,7 +161,7 @@ def _duration_unit(
             0,
             (
                 f"column '{table.names['duration']}' is "
-                f"{value_shown(table, 'duration', 0)}, whose unit is not clear; give "
+                f"{value_text(table, 'duration', 0)}, whose unit is not clear; give "
                 f"duration_unit{option('--duration-unit')}, one of "
                 f"{one_of(US_PER_UNIT)}"
             ),

@@ -2,11 +2,11 @@
 
 - Times are seconds from an unknown origin. The start is `scheduled_time`, the end
   `deletion_time`; a pod that was never scheduled never started.
-- `gpu_milli` is the share of one GPU in thousandths where `num_gpu` is 1; a pod with
-  more has whole ones.
-- A pod runs on one node; `gpus_per_node` makes nodes of its GPUs instead.
-- The kind of a job is `qos`. ``Running`` is the phase of a pod that was deleted while
-  it served: how it ended is unknown.
+- `gpu_milli` is the fraction of one GPU in thousandths if `num_gpu` is 1; a pod with
+  more GPUs has whole ones.
+- A pod runs on one node; with `gpus_per_node`, its nodes follow from its GPUs instead.
+- The job type is `qos`. ``Running`` is the phase of a pod that was deleted while it
+  served: its end state is unknown.
 
 References
 ----------

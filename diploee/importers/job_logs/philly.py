@@ -1,15 +1,15 @@
 """Importer of Philly (Microsoft, 2017): JSON list of jobs with their attempts.
 
 - A job starts with its first attempt. Its run time is the sum of its attempts' run
-  times: between them it had no GPUs. An attempt without a start or an end, or with an
-  end before the start, is left out and noted; but a job whose last attempt has a start
-  and no end was still running.
-- Its nodes and GPUs are those of its longest attempt: the servers that the attempt
-  lists, each once, and all their GPUs.
-- ``Pass`` is completed, ``Killed`` cancelled, ``Failed`` failed. The log has no kinds
-  of jobs.
-- Stamps are local time without a zone: `utc_offset` tells it, UTC where it is not
-  given. The trace's other files are stamped in Pacific time (``America/Los_Angeles``).
+  times, as it had no GPUs between them. An attempt without a start or an end, or with
+  an end before the start, is omitted and noted; but a job whose last attempt has a
+  start and no end was still running.
+- Nodes and GPUs are those of the longest attempt: the distinct servers that the
+  attempt lists, and all their listed GPUs.
+- ``Pass`` is completed, ``Killed`` cancelled, ``Failed`` failed. The log has no job
+  types.
+- Timestamps are local times without a zone: the zone is `utc_offset`, by default UTC.
+  The trace's other files have Pacific time (``America/Los_Angeles``).
 
 References
 ----------
@@ -33,10 +33,10 @@ from diploee.importers.job_logs.raw_log import (
     JobLogOptions,
     RawJobs,
     RawLog,
-    stamps_ms,
     state_ids,
+    timestamps_ms,
 )
-from diploee.importers.text.tables import ReadTable, columns_of
+from diploee.importers.text.tables import ReadTable, text_columns
 from diploee.importers.text.text import TextLines
 from diploee.importers.text.values import ids, labels
 from diploee.loads.jobs.job_log import MISSING_MS
@@ -108,17 +108,17 @@ def read(text: TextLines, options: JobLogOptions) -> RawLog:
     ) -> ReadTable:
         fields = {name: [getattr(record, name) for record in records] for name in names}
         return ReadTable(
-            text.path, columns_of(fields), {name: name for name in names}, place
+            text.path, text_columns(fields), {name: name for name in names}, place
         )
 
     table = table_of(jobs, where, "jobid", "submitted_time", "status")
-    submissions, clock = stamps_ms(table, ("submitted_time",), options)
+    submissions, clock = timestamps_ms(table, ("submitted_time",), options)
     noted = clock.pop("noted", {})
     rows = [attempt for job in jobs for attempt in job.attempts or ()]
     job_index = np.repeat(
         np.arange(len(jobs)), [len(job.attempts or ()) for job in jobs]
     )
-    edges, _ = stamps_ms(
+    edges, _ = timestamps_ms(
         table_of(rows, lambda row: where(job_index[row]), *EDGES), EDGES, options
     )
     start_ms, end_ms = (edges[name] for name in EDGES)

@@ -1,4 +1,4 @@
-"""`RawLog`: rows of a job log as an importer reads them, before the common rules."""
+"""`RawLog`: rows of a job log from a format's importer, before the common rules."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from diploee.importers.text.tables import (
 )
 from diploee.importers.text.text import TextLines
 from diploee.importers.text.time_units import (
-    Counting,
-    clocked_ms,
-    counting_in,
-    is_clocked,
+    TimeScale,
+    clock_durations_ms,
+    column_time_scale,
+    has_clock_durations,
 )
-from diploee.importers.text.timestamps import stamps
+from diploee.importers.text.timestamps import parse_timestamps
 from diploee.importers.text.values import Number, ids, labels, numbers
 from diploee.loads.import_counts import NAIVE
 from diploee.loads.jobs.job_log import MISSING_MS, STATES
@@ -66,12 +66,12 @@ _STATE_OF = {
     word: state for state, words in STATE_WORDS.items() for word in words.split()
 }
 _US_PER_MS = 1000
-NUMERIC_TIMES: Mapping[str, Counting] = {
-    "s": Counting("s", is_relative=True),
-    "ms": Counting("ms", is_relative=True),
-    "unix-s": Counting("s", is_relative=False),
-    "unix-ms": Counting("ms", is_relative=False),
-    "%s": Counting("s", is_relative=False),
+NUMERIC_TIMES: Mapping[str, TimeScale] = {
+    "s": TimeScale("s", is_relative=True),
+    "ms": TimeScale("ms", is_relative=True),
+    "unix-s": TimeScale("s", is_relative=False),
+    "unix-ms": TimeScale("ms", is_relative=False),
+    "%s": TimeScale("s", is_relative=False),
 }
 """Time formats for numbers, with their unit and origin."""
 
@@ -80,8 +80,8 @@ class JobLogOptions(LogReading):
     """Options for reading a job log; see `diploee.importers.read_job_log`."""
 
     pool_gpus_per_node: GpusPerNode | None = unset(
-        "GPUs of a node of the pool that the jobs are for: taken where gpus_per_node "
-        "is absent and the log does not tell what a node is, as a header of swf does."
+        "GPUs per node of the simulated pool, used if gpus_per_node is absent and the "
+        "log does not specify nodes, as a header of swf does."
     )
 
     @property
@@ -174,7 +174,7 @@ def read_job_columns(
     what: str,
 ) -> ReadTable:
     """Read a log's columns under keys, such as ``{"gpus": "gpu_num"}``."""
-    columns = {**required, **sheet.found(optional)}
+    columns = {**required, **sheet.existing(optional)}
     table = sheet.read(columns, what, may_be_cut=True)
     if not len(table):
         sheet.text.fail(
@@ -233,14 +233,16 @@ def times_ms(table: ReadTable, key: str, unit: TimeUnit = "s") -> Int64Array:
     )
 
 
-def spans_ms(table: ReadTable, key: str, unit: TimeUnit = "s") -> Int64Array:
+def durations_ms(table: ReadTable, key: str, unit: TimeUnit = "s") -> Int64Array:
     """Return durations [ms] from numbers or ``1-02:03:04``; `MISSING_MS` if missing."""
     return (
-        clocked_ms(table, key) if is_clocked(table, key) else times_ms(table, key, unit)
+        clock_durations_ms(table, key)
+        if has_clock_durations(table, key)
+        else times_ms(table, key, unit)
     )
 
 
-def stamps_ms(
+def timestamps_ms(
     table: ReadTable, keys: Iterable[str], options: JobLogOptions
 ) -> tuple[dict[str, Int64Array], dict[str, Any]]:
     """Return timestamp columns [ms since 1970 UTC], and facts about the log's clock.
@@ -251,31 +253,36 @@ def stamps_ms(
     user specifies, else those inferred by `diploee.importers.text.time_units`.
     """
     keys, zone, time_format = tuple(keys), options.zone, options.time_format
-    counting = NUMERIC_TIMES.get(time_format or "")
-    if counting or time_format is None:
-        counting = counting_in(table, keys, options.time_unit, stated=counting)
+    time_scale = NUMERIC_TIMES.get(time_format or "")
+    if time_scale or time_format is None:
+        time_scale = column_time_scale(
+            table, keys, options.time_unit, stated=time_scale
+        )
     result: dict[str, Int64Array] = {}
     offsets: dict[int, int] = {}
     n_naive = 0
     for key in keys:
-        if counting is not None:
-            result[key] = times_ms(table, key, counting.unit)
+        if time_scale is not None:
+            result[key] = times_ms(table, key, time_scale.unit)
             continue
         remedy = (
             "correct or remove this line, or give the format of all times, such as "
         )
         remedy += f"'%d/%m/%Y %H:%M', as time_format{option('--time-format')}"
-        column = stamps(table, key, time_format, remedy)
-        n_local = int((column.there & ~column.is_aware).sum())
+        column = parse_timestamps(table, key, time_format, remedy)
+        n_local = int((column.is_present & ~column.is_aware).sum())
         n_naive = max(n_naive, n_local)
         utc_ms = column.utc_us(zone) // _US_PER_MS
-        result[key] = np.where(column.there, utc_ms, MISSING_MS)
+        result[key] = np.where(column.is_present, utc_ms, MISSING_MS)
         if zone is None and column.is_aware.any():
             for minutes, n in column.offsets_min.items():
                 offsets[minutes] = offsets.get(minutes, 0) + n
-    noted = {} if counting is None else counting.noted(len(table))
-    facts: dict[str, Any] = {"noted": noted, "time_unit": counting and counting.unit}
-    if counting is not None and counting.is_relative:
+    noted = {} if time_scale is None else time_scale.note(len(table))
+    facts: dict[str, Any] = {
+        "noted": noted,
+        "time_unit": time_scale and time_scale.unit,
+    }
+    if time_scale is not None and time_scale.is_relative:
         return result, facts
     if zone is not None:
         firsts = [ms[ms != MISSING][:1] for ms in result.values()]

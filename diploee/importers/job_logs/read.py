@@ -1,4 +1,4 @@
-"""`read_job_log`: reader of any known job log; its content shows the format."""
+"""`read_job_log`: reads a job log and detects its format."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _read(
     chosen = (
         JOB_LOG_FORMATS[log_format]
         if log_format
-        else JOB_LOG_FORMATS.recognised(
+        else JOB_LOG_FORMATS.detect(
             text,
             f"or for another table its columns{columns}, such as {{submit: NAME, "
             "duration: NAME, nodes: NAME}",

@@ -1,37 +1,35 @@
 """Rules that turn the rows of any job log into a `JobLog`, for all formats.
 
-The rules, in this order; a row is dropped by the first that applies:
+The rules are applied in this order; the first dropping rule counts for a row:
 
-1. A time before 1980 or from 2100 on is none, such as the 1970 that some systems write
-   for "unknown"; but for a log whose times count from an origin of its own, or whose
-   dates are made up.
-2. A row without a submission takes its start as submission; without either it is
-   dropped.
-3. A job that was cancelled and has no run time, or one of zero, never started: dropped.
-   So is a job with neither a start nor a run time. One that started and has no end was
-   still running when the log was written, and is dropped too: its run time is not
-   known.
-4. The run time is the logged one, else end less start; but of a plain table end less
-   start where that is of columns that the user mapped, or shorter in sum and the user
-   mapped neither. Where the two are 1 % apart in sum, which one was taken is noted. A
-   negative one is dropped, and one of more than ten years. A zero one means less than
-   the log's resolution; it is dropped, or taken as a second where the user says so.
-5. A missing start is end less run time where both are known. A start before the
-   submission moves the submission to the start, as the nodes were in use then.
-6. Nodes: where the user gives GPUs per node, GPUs over it, rounded up, at least 1; else
-   the log's node count, fractions rounded up. GPUs per node of the pool count as given,
-   but for a log that tells what its nodes are, as a header of SWF does. A job on CPUs
-   alone keeps the log's node count, 1 where it has none, and is dropped where the user
-   says so. A row without either is dropped.
-7. A row that repeats another one, or whose job id was there before, is dropped. The
-   first that was not dropped for another cause stays. Rows without an id are never
-   taken for repeated; nor are those of a plain table whose column of ids the user did
-   not map: they are renumbered and counted.
-8. A job in a state that the user leaves out is dropped. Failed jobs and jobs that were
-   cancelled while they ran had nodes and drew power, and stay otherwise.
-9. Jobs that are fewer than one in twenty and were submitted more than a year before or
-   after all others, and further from these than they from each other, have a wrong
-   stamp: dropped.
+1. A time before 1980 or from 2100 on is missing, such as the 1970 that some systems
+   write for "unknown". This does not apply to logs with an origin of their own or
+   fictitious dates.
+2. A row without a submission takes its start as the submission; without either time it
+   is dropped.
+3. A cancelled job without a run time, or with run time zero, never started: dropped. So
+   is a job with neither a start nor a run time. A job with a start but no end was still
+   running when the log was written, and is dropped because its run time is unknown.
+4. The run time is the logged one, or else end minus start. In a plain table, end minus
+   start is used if the user mapped those columns, or if the user mapped neither and
+   end minus start is shorter in sum. If both differ by 1 % in sum, the choice is
+   noted. Negative run times and those of more than ten years are dropped. A zero means
+   less than the log's resolution; it is dropped, or set to one second by an option.
+5. A missing start is end minus run time if both are known. If a start precedes the
+   submission, the submission is moved to the start, as the nodes were in use then.
+6. Nodes: if the user specifies GPUs per node, the GPUs divided by this number, rounded
+   up, at least 1; otherwise the log's node count, fractions rounded up. GPUs per node
+   of the pool count as specified, unless the log defines its nodes, as a header of SWF
+   does. A CPU-only job keeps the log's node count, or 1 if there is none, or is dropped
+   by an option. A row without nodes and GPUs is dropped.
+7. A row that repeats an earlier row or job id is dropped, unless the earlier row was
+   dropped for another reason. Rows without an id are never repeated; nor are rows of a
+   plain table whose id column the user did not map: they are renumbered and counted.
+8. Jobs in a state that the user excludes are dropped. By default failed jobs, and jobs
+   cancelled while running, are kept, as they had nodes and drew power.
+9. Outliers in time are dropped as wrong timestamps: less than one job in twenty,
+   submitted more than a year before or after all others, and further away from these
+   than from each other.
 10. Rows are sorted by submission, ties in the order of the file.
 """
 
@@ -56,7 +54,7 @@ from diploee.importers.job_logs.raw_log import (
     RawLog,
     RunTime,
 )
-from diploee.importers.registry import leave_out
+from diploee.importers.registry import drop_rows
 from diploee.loads.import_counts import (
     NOT_BELIEVED,
     STRAY,
@@ -112,7 +110,7 @@ def apply_rules(
         yield STRAY, _outlier_mask(rows.submit_ms, kept)
 
     dropped = Counter(raw.dropped)
-    leave_out(kept, causes(), dropped)
+    drop_rows(kept, causes(), dropped)
     order = np.flatnonzero(kept)
     submit_ms = rows.submit_ms[order]
     n_out_of_order = (
@@ -286,7 +284,7 @@ def _check_nodes(path: Path, n_nodes: Float64Array, kept: BoolArray) -> None:
     if kept.any() and np.isnan(n_nodes[kept]).all():
         raise LogFormatError(
             f"{path}: no job has a node count; give "
-            f"gpus_per_node{option('--gpus-per-node')}, so that GPUs tell the nodes"
+            f"gpus_per_node{option('--gpus-per-node')}, so that nodes follow from GPUs"
         )
     largest = float(np.nanmax(n_nodes[kept], initial=0))
     if largest > MAX_NODE_COUNT:

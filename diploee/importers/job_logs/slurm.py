@@ -1,27 +1,25 @@
 """Importer of Slurm's ``sacct`` output: a header, any delimiter, any column order.
 
-Without ``-P``, ``sacct`` aligns columns by blanks and cuts what is too long for them:
-such a log is read where nothing that is needed was cut. A spreadsheet may have saved
-it, with quotes.
-
 ``sacct -a -X -P --format=JobID,Submit,Start,End,ElapsedRaw,NNodes,AllocTRES,State``
-exports what is read; `Partition` (the kind of a job), `ConsumedEnergyRaw`, `User`,
-`Account`, `JobName` and the time limit of a job (`TimelimitRaw` or `Timelimit`, none
-where it is a word) are read too where they are there.
+exports the required columns. Optional columns are `Partition` (the job type),
+`ConsumedEnergyRaw`, `User`, `Account`, `JobName` and the time limit of a job
+(`TimelimitRaw` or `Timelimit`; no limit if it is a word). Without ``-P``, ``sacct``
+aligns columns by blanks and truncates long values: such a log can be read if no
+required value is truncated. Logs saved by a spreadsheet, with quotes, can be read too.
 
 - Steps (``.batch``, ``.extern``, ``.0``) are not jobs: dropped and counted.
 - Elements of an array (``7_3``) and components of a heterogeneous job (``7+1``) are
-  jobs of their own: each has its own nodes. Elements that have not started share one
-  row (``7_[4-9]``), which is dropped as never started.
-- A requeued job has a row for each of its runs (``sacct -D``); each had its nodes and
-  is kept. Rows with the id and the start of an earlier one are dropped.
-- The run time is `ElapsedRaw`, else `Elapsed`, which daylight saving leaves alone and
-  which exclude suspension; `End` less `Start` where both are missing. A job without an
-  `End` is still running.
-- Stamps are local time without a zone: `utc_offset` tells it, UTC where it is not
-  given. With ``SLURM_TIME_FORMAT=%s`` they are seconds since 1970.
-- GPUs are ``gres/gpu`` of `AllocTRES`; not known for any job where no job of the log
-  has them.
+  separate jobs, each with its own nodes. Elements that have not started share one row
+  (``7_[4-9]``), which is dropped as never started.
+- A requeued job has a row for each of its runs (``sacct -D``), and each run is kept.
+  Rows with the id and the start of an earlier row are dropped.
+- The run time is `ElapsedRaw`, or else `Elapsed`, as both are unaffected by daylight
+  saving and exclude suspension; `End` minus `Start` if both are missing. A job without
+  an `End` is still running.
+- Timestamps are local times without a zone: the zone is `utc_offset`, by default UTC.
+  With ``SLURM_TIME_FORMAT=%s`` they are seconds since 1970.
+- GPUs are ``gres/gpu`` of `AllocTRES`; unknown for all jobs if no job of the log has
+  them.
 
 References
 ----------
@@ -45,15 +43,15 @@ from diploee.importers.job_logs.raw_log import (
     JobLogFormat,
     JobLogOptions,
     RawLog,
+    durations_ms,
     raw_log,
     read_job_columns,
-    spans_ms,
-    stamps_ms,
     times_ms,
+    timestamps_ms,
 )
 from diploee.importers.text.tables import (
     ReadTable,
-    header_words,
+    header_fields,
     read_header,
 )
 from diploee.importers.text.text import TextLines
@@ -100,7 +98,7 @@ def read(text: TextLines, options: JobLogOptions) -> RawLog:
     """Read the output of Slurm's ``sacct``, delimited or aligned in columns."""
     dashes = _DASHES.match(text.head)
     if dashes:
-        text = _delimited(text, dashes[1])
+        text = _to_delimited(text, dashes[1])
     match = _DELIMITER.match(text.head.replace('"', ""))
     delimiter = match[1] if match else "|"
     # Only spreadsheets and Parquet files quote fields; otherwise a quote is part of a
@@ -109,20 +107,20 @@ def read(text: TextLines, options: JobLogOptions) -> RawLog:
     sheet = read_header(text, delimiter, is_quoted=is_quoted)
     table = read_job_columns(sheet, COLUMNS, OPTIONAL, f"a log; {EXPORT}")
     if dashes:
-        _refuse_cut(table)
+        _refuse_truncated(table)
     steps = pc.match_substring(ids(table, "id"), ".")
     is_job = ~np.asarray(pc.fill_null(steps, False), dtype=bool)
     n_steps = int((~is_job).sum())
     n_gpus = _gpus(table)[is_job]
-    table = _without(table, "tres").take(is_job)
-    ms, clock = stamps_ms(table, ("submit", "start", "end"), options)
-    run_ms, elapsed_ms = times_ms(table, "run"), spans_ms(table, "elapsed")
+    table = _drop_columns(table, "tres").take(is_job)
+    ms, clock = timestamps_ms(table, ("submit", "start", "end"), options)
+    run_ms, elapsed_ms = times_ms(table, "run"), durations_ms(table, "elapsed")
     run_ms = np.where(run_ms == MISSING_MS, elapsed_ms, run_ms)
     ms["run"] = np.where(ms["end"] == MISSING_MS, MISSING_MS, run_ms)
     energy_j = numbers(table, "energy", _ENERGY)
     impossible = energy_j > ENERGY_J.largest  # Slurm's codes for none, near 2**64
     return raw_log(
-        _without(table, "nodes", "energy", "limit", "limit_min"),
+        _drop_columns(table, "nodes", "energy", "limit", "limit_min"),
         ms,
         dropped={JOB_STEP: n_steps},
         repaired={ENERGY_OUT_OF_RANGE: int(impossible.sum())},
@@ -130,7 +128,7 @@ def read(text: TextLines, options: JobLogOptions) -> RawLog:
             "n_nodes": _node_counts(table),
             "n_gpus": n_gpus,
             "energy_j": np.where(impossible, np.nan, energy_j),
-            "requested_ms": _limits_ms(table),
+            "requested_ms": _time_limits_ms(table),
         },
         runs_share_id=True,
         **clock,
@@ -139,14 +137,14 @@ def read(text: TextLines, options: JobLogOptions) -> RawLog:
 
 def recognises(text: TextLines) -> bool:
     """Return True if the first line has the columns ``JobID`` and ``State``."""
-    words = header_words(text) | set(text.first_row.casefold().split())
+    words = header_fields(text) | set(text.first_row.casefold().split())
     return words >= {"jobid", "state"}
 
 
 FORMAT = JobLogFormat("slurm", "Slurm's 'sacct'", recognises, read)
 
 
-def _delimited(text: TextLines, dashes: str) -> TextLines:
+def _to_delimited(text: TextLines, dashes: str) -> TextLines:
     """Return text aligned in columns as delimited text, as ``sacct -P`` prints it.
 
     The row of dashes below the header gives the edges of the columns.
@@ -160,7 +158,7 @@ def _delimited(text: TextLines, dashes: str) -> TextLines:
     return replace(text, data="\n".join(cells).encode())
 
 
-def _refuse_cut(table: ReadTable) -> None:
+def _refuse_truncated(table: ReadTable) -> None:
     """Refuse values that sacct truncated to the column width, marked by a plus sign."""
     for key in table.columns.keys() - {"state", *LABELS, "type"}:
         whole = pc.invert(pc.match_substring_regex(table.columns[key], _CUT))
@@ -173,7 +171,7 @@ def _refuse_cut(table: ReadTable) -> None:
         )
 
 
-def _without(table: ReadTable, *keys: str) -> ReadTable:
+def _drop_columns(table: ReadTable, *keys: str) -> ReadTable:
     """Return a table without some columns, to release the memory of long texts."""
     columns = {key: column for key, column in table.columns.items() if key not in keys}
     return replace(table, columns=columns)
@@ -192,7 +190,7 @@ def _node_counts(table: ReadTable) -> Float64Array:
     return numbers(plain, "nodes", COUNT) * factor
 
 
-def _limits_ms(table: ReadTable) -> Int64Array:
+def _time_limits_ms(table: ReadTable) -> Int64Array:
     """Return the time limits of jobs [ms], 0 for missing or unlimited ones."""
     for key, pattern in (("limit_min", _MINUTES), ("limit", CLOCKED)):
         if key in table:

@@ -1,24 +1,24 @@
 """Importer of the Standard Workload Format 2.2.
 
-18 fields a line, header comments after ``;``, -1 for missing.
+A line has 18 fields; header comments follow ``;``, and -1 means missing.
 
-- Times are seconds since `UnixStartTime`; without it their origin is not known.
-  Submissions that are mostly later than 1980 when counted from 1970 are so counted,
-  whatever the header says.
-- Lines of partial executions (status 2, 3 and 4) are not jobs: the standard has the
-  job's own line beside them. They are dropped and counted.
-- A job's nodes are its allocated processors, or where they are missing the requested
-  ones, over the processors of a node: `MaxProcs` over `MaxNodes`, 1 where the header
-  has `MaxNodes` alone. ASSUMPTION: `gpus_per_node` counts this log's processors; so do
-  the GPUs of the pool's nodes for a log without `MaxNodes`. Where neither is known, a
-  processor is a node, which is noted.
-- Lines may go on after the 18 fields. Of 21, as Alea and AleaNG have them, the last
-  asks for nodes (``2:ppn=8:...`` or ``all:excl:2x8``), and a number in the 19th counts
-  GPUs. ASSUMPTION [J]: of 20 fields (a log of Frontier) the last counts nodes, where
-  fields 5 and 8 hold no processors.
-- The run time that a job's user asked for is its requested time (field 9).
-- The kind of a job is its queue. Local time, with its summer time, is that of
-  `TimeZoneString`, else `TimeZone`, its offset [s], else UTC.
+- Times are seconds since `UnixStartTime`; without this header their origin is unknown.
+  If most submissions are later than 1980 when counted from 1970, they are counted from
+  1970 regardless of the header.
+- Lines of partial executions (status 2, 3 and 4) are not jobs, as the standard has a
+  separate line for the whole job. They are dropped and counted.
+- A job's nodes are its allocated (or, if missing, its requested) processors divided by
+  the processors of a node: `MaxProcs` / `MaxNodes`, or 1 if the header has only
+  `MaxNodes`. ASSUMPTION: `gpus_per_node` counts the processors of this log, and so do
+  the GPUs of the pool's nodes for a log without `MaxNodes`. If neither is known, each
+  processor counts as a node, which is noted.
+- Lines may have more than 18 fields. With 21 fields, as written by Alea and AleaNG, the
+  last one requests nodes (``2:ppn=8:...`` or ``all:excl:2x8``), and a number in the
+  19th is the number of GPUs. ASSUMPTION [J]: with 20 fields (a log of Frontier), the
+  last is the number of nodes if fields 5 and 8 have no processors.
+- The run time requested by the user is field 9.
+- The job type is the queue. The local time zone is `TimeZoneString`, else the offset
+  `TimeZone` [s], else UTC.
 
 References
 ----------
@@ -231,15 +231,15 @@ def _nodes(
     )
     processors = np.where(allocated > 0, allocated, requested)
     if n_fields == ALEA_FIELDS and not options.gpus_per_node:
-        counts = {"n_nodes": _matching(table, "asked", _ASKED)}
+        counts = {"n_nodes": _extract_number(table, "asked", _ASKED)}
         if not np.isnan(counts["n_nodes"]).all():
-            n_gpus = _matching(table, "used_gpus", _COUNTED)
+            n_gpus = _extract_number(table, "used_gpus", _COUNTED)
             return counts if np.isnan(n_gpus).all() else counts | {
                 "n_gpus": n_gpus
             }, ALEA_RULE
     max_nodes = _number(header, "MaxNodes")
     if n_fields == FRONTIER_FIELDS and not (processors > 0).any():
-        n_nodes = _matching(table, "asked", _COUNTED)
+        n_nodes = _extract_number(table, "asked", _COUNTED)
         if (n_nodes > 0).any():
             return {"n_nodes": n_nodes}, FRONTIER_RULE
     if options.gpus_per_node or (options.pool_gpus_per_node and not max_nodes):
@@ -256,7 +256,7 @@ def _nodes(
     return {"n_nodes": np.ceil(processors / per_node)}, rule
 
 
-def _matching(table: ReadTable, key: str, pattern: str) -> Float64Array:
+def _extract_number(table: ReadTable, key: str, pattern: str) -> Float64Array:
     """Return the number matched by a pattern in each text, NaN without a match."""
     digits = pc.struct_field(pc.extract_regex(table.columns[key], pattern=pattern), "n")
     return np.asarray(

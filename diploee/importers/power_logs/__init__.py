@@ -1,4 +1,4 @@
 """Importers of power measurements, with one module per file format.
 
-Each returns the package's own types.
+Each importer returns `PowerProfile` objects.
 """

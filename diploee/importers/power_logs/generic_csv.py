@@ -1,17 +1,17 @@
 """Importer of a CSV or Parquet table of power over time, as one job's profile.
 
-Columns are named, or found by their names, which tell their unit (``t_s``, ``time_ms``,
-``power_kw``, ``Power [W]``); a unit that nothing tells is asked for, never guessed.
-Times are ISO stamps, times of the day of readings less than half a day apart, or
-numbers: seconds unless the name or the size says otherwise (minutes; epoch ms, us, ns).
-Rows of several devices are summed, and so are several columns.
+Columns are specified, or found by their names, which contain the unit (``t_s``,
+``time_ms``, ``power_kw``, ``Power [W]``); an unknown unit is an error. Times are ISO
+timestamps, times of day (of readings less than half a day apart), or numbers: in
+seconds unless the name or the size of the numbers implies another unit (minutes; epoch
+ms, us, ns). Several devices or columns are summed.
 
-A row of an even table is the mean power of the step that begins at its time, and is
-kept as it is, also where rows of it are missing. Other readings are joined by straight
-lines and averaged over even steps, exact in energy; missing ones are bridged up to a
-gap that is given. All of it is counted in the provenance. What a table can't tell (what
-the power includes, how the readings were averaged) is taken from the call, else stands
-in the provenance as unknown, with the bandwidth of a reading averaged over 1 s.
+A row of an evenly spaced table is the mean power of the step that starts at its time,
+and is kept unchanged even if other rows are missing. Uneven readings are joined by
+straight lines and averaged over even steps, which keeps the energy exact; gaps are
+bridged up to the specified length. All repairs are counted in the provenance. The
+boundary of the power and the averaging of the readings are not in the table: unless
+specified they are noted as unknown, with the bandwidth of a reading averaged over 1 s.
 """
 
 from __future__ import annotations
@@ -30,25 +30,30 @@ from diploee.base.tables import BoolArray, Float64Array, Int64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_S, US_PER_UNIT, TimeUnit
 from diploee.importers.power_logs.options import PlainOptions
 from diploee.importers.power_logs.readings_to_profile import (
-    Device,
+    DeviceReadings,
     check_devices,
-    device_of,
-    measured,
-    restored,
+    measured_profile,
+    repaired_device,
     sum_w,
+    undo_averaging,
 )
 from diploee.importers.power_logs.repairs import (
     GAP_INTERVALS,
     HELD,
     MAX_LOST_ENERGY,
     UNTIMED,
-    Log,
+    PowerLog,
     RepairCount,
-    in_turn,
+    alternates,
 )
-from diploee.importers.text.tables import HeaderTable, ReadTable, listed, read_sheet
-from diploee.importers.text.time_units import unit_in
-from diploee.importers.text.timestamps import YEARS_US, stamps_of_one_clock
+from diploee.importers.text.tables import (
+    HeaderTable,
+    ReadTable,
+    join_names,
+    read_header_table,
+)
+from diploee.importers.text.time_units import unit_in_name
+from diploee.importers.text.timestamps import YEARS_US, parse_timestamps_of_one_clock
 from diploee.importers.text.values import Number, fail_values, numbers
 from diploee.profiles.meter_response import known_meter
 from diploee.profiles.profile import (
@@ -57,7 +62,7 @@ from diploee.profiles.profile import (
     PowerBoundary,
     PowerProfile,
 )
-from diploee.profiles.resample import US_PER_MS, US_PER_S, EnergyCurve, unshared_s
+from diploee.profiles.resample import US_PER_MS, US_PER_S, EnergyCurve, uncovered_s
 
 UNITS_W = {"W": 1.0, "kW": 1e3, "MW": 1e6, "mW": 1e-3}
 MAX_EPOCH = 1e19
@@ -87,7 +92,7 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
         window of 1 s, or of one step if the step is longer.
     """
     options = PlainOptions(**given)
-    sheet = read_sheet(path, "columns of time and power, such as 't_s,power_w'")
+    sheet = read_header_table(path, "columns of time and power, such as 't_s,power_w'")
     time_column = options.time_column or _time_column(sheet)
     powers = [*dict.fromkeys(options.power_column)] or [_power_column(sheet)]
     units_w = [_unit_w(sheet, name, options.power_unit) for name in powers]
@@ -106,20 +111,20 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
     for k, unit_w in enumerate(units_w):
         power_w += unit_w * numbers(table, f"power.{k}", Number(at_least=0, of="power"))
     limits = (options.max_gap_s, options.max_lost, is_local, GAP_INTERVALS)
-    log = Log(sheet.path, *limits)
-    by_device = _by_device(table, options)
+    log = PowerLog(sheet.path, *limits)
+    by_device = _rows_by_device(table, options)
     readings = [
         _readings(RepairCount(log, name, table.where), rows, t_us, power_w)
         for name, rows in by_device.items()
     ]
     if not options.devices:
-        _refuse_several(sheet, [device for device, _ in readings], options)
+        _refuse_several_devices(sheet, [device for device, _ in readings], options)
     interval_s = max(device.interval_us for device, _ in readings) / US_PER_S
     field = "other" if options.gpu is None else "power.draw"
     known_s = round(options.sampling_interval_s or interval_s, 9)
     meter = known_meter(field, options.gpu, known_s, options.averaging_window_s)
     if options.restore:
-        readings = [(restored(device, meter), None) for device, _ in readings]
+        readings = [(undo_averaging(device, meter), None) for device, _ in readings]
     even_ms = readings[0][1] if len({step for _, step in readings}) == 1 else None
     dt_ms = options.step_ms or even_ms or max(1, round(interval_s * MS_PER_S))
     add_w = options.add_w * options.n_nodes
@@ -130,27 +135,30 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
         mean_w = (readings[0][0].curve.power_w + add_w).astype(np.float32)
     else:
         summed = [
-            _of_means(device, even_ms) if even_ms else device for device, _ in readings
+            _as_step_means(device, even_ms) if even_ms else device
+            for device, _ in readings
         ]
         counts["devices_summed"] = len(summed) if len(summed) > 1 else 0
         mean_w, repairs = sum_w(summed, dt_ms, options.max_lost, add_w=add_w)
         curves = [device.curve for device in summed]
-        counts["seconds_that_not_all_devices_cover"] = unshared_s(curves)
+        counts["seconds_that_not_all_devices_cover"] = uncovered_s(curves)
     notes = [] if even_ms else ["Readings joined by straight lines, exact in energy."]
     if meter.kind == "unknown":
         notes.append(
             f"Averaging of the readings unknown: taken as {meter.window_s:g} s, no "
             "more is claimed."
         )
-    return measured(
-        options.of_nodes(options.n_nodes),
+    return measured_profile(
+        options.profile_identity(options.n_nodes),
         dt_ms,
         mean_w,
         options,
         source=sheet.path.name,
         source_sha256=sheet.text.sha256,
         meter=meter,
-        bandwidth_hz=_given_hz(options.bandwidth_hz, max(known_s, dt_ms / MS_PER_S)),
+        bandwidth_hz=_checked_bandwidth_hz(
+            options.bandwidth_hz, max(known_s, dt_ms / MS_PER_S)
+        ),
         repairs=repairs,
         counts={cause: n for cause, n in counts.items() if n},
         power_boundary=_boundary(options.power_boundary, options.add_w),
@@ -158,13 +166,13 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
     )
 
 
-def _refuse_several(
-    sheet: HeaderTable, devices: list[Device], options: PlainOptions
+def _refuse_several_devices(
+    sheet: HeaderTable, devices: list[DeviceReadings], options: PlainOptions
 ) -> None:
     """Refuse rows of several devices without a device column, and totals of devices."""
     curve = devices[0].curve
     assert curve.power_w is not None
-    if not options.device_column and in_turn(curve.t_us, curve.power_w):
+    if not options.device_column and alternates(curve.t_us, curve.power_w):
         raise LogFormatError(
             f"{sheet.header}: rows alternate between two levels or waits, as of two "
             "devices in turn; name their column (--device-column), or say that there "
@@ -188,20 +196,22 @@ def _refuse_several(
 
 def _readings(
     account: RepairCount, rows: Int64Array, t_us: Float64Array, power_w: Float64Array
-) -> tuple[Device, int | None]:
+) -> tuple[DeviceReadings, int | None]:
     """Return a device's repaired readings, and their step [ms], None if uneven."""
     has_time, has_power = ~np.isnan(t_us[rows]), ~np.isnan(power_w[rows])
     good = rows[has_time & has_power]
     if good.size < 2:
         raise LogFormatError(
             f"{account.log.path}: {plural(good.size, 'reading')} of a device, "
-            "expected two or more to tell the step; give a complete table"
+            "expected two or more to infer the step; give a complete table"
         )
     if good.size < rows.size:
         _count_missing(account, rows, has_time, has_power, t_us, power_w)
     first_us = np.rint(t_us[good[0]])
     whole_us = np.rint(t_us[good] - first_us).astype(np.int64)
-    device = device_of(account, good, whole_us + np.int64(first_us), power_w[good])
+    device = repaired_device(
+        account, good, whole_us + np.int64(first_us), power_w[good]
+    )
     times_us = device.curve.t_us.astype(np.float64)
     if np.array_equal(device.curve.t_us, whole_us + np.int64(first_us)):
         times_us = t_us[good]  # unrounded, finer than whole microseconds
@@ -264,7 +274,7 @@ def _even_ms(t_us: Float64Array, interval_us: float) -> int | None:
     )
 
 
-def _of_means(device: Device, step_ms: int) -> Device:
+def _as_step_means(device: DeviceReadings, step_ms: int) -> DeviceReadings:
     """Return a device with readings taken as mean power over steps [ms]."""
     t_us, power_w = device.curve.t_us, device.curve.power_w
     assert power_w is not None
@@ -275,7 +285,7 @@ def _of_means(device: Device, step_ms: int) -> Device:
     )
 
 
-def _by_device(table: ReadTable, options: PlainOptions) -> dict[str, Int64Array]:
+def _rows_by_device(table: ReadTable, options: PlainOptions) -> dict[str, Int64Array]:
     """Return row indices by device name; all rows if there is no device column.
 
     Several devices need an explicit choice, of a device column or of devices to sum, as
@@ -307,9 +317,9 @@ def _by_device(table: ReadTable, options: PlainOptions) -> dict[str, Int64Array]
         first = table.names[next(iter(words))]
         raise LogFormatError(
             f"{table.path}: column '{first}' has {len(result)} devices "
-            f"({one_of(list(result)[:9])}), which may hold each other, as sensors and "
-            f"their total; sum all (--device-column '{first}'), take some "
-            "(--devices), or leave the column out (--device-column '')"
+            f"({one_of(list(result)[:9])}), some of which may include others, "
+            f"as sensors and their total; sum all (--device-column '{first}'), take "
+            "some (--devices), or leave the column out (--device-column '')"
         )
     return {
         name: rows
@@ -331,14 +341,14 @@ def _times_us(table: ReadTable) -> tuple[Float64Array, bool]:
         words = pc.replace_substring_regex(words, _OF_DAY, r"1970-01-01 \1")
         table = replace(table, columns={"time": words})
     if not is_number:
-        result = stamps_of_one_clock(table, "time")
-        t_us = np.where(result.there, result.us.astype(np.float64), np.nan)
+        result = parse_timestamps_of_one_clock(table, "time")
+        t_us = np.where(result.is_present, result.us.astype(np.float64), np.nan)
         if is_of_day:  # a fall by half a day or more is midnight
-            falls = np.diff(t_us[result.there], prepend=-np.inf) < -US_PER_DAY / 2
-            t_us[result.there] += US_PER_DAY * np.cumsum(falls)
+            falls = np.diff(t_us[result.is_present], prepend=-np.inf) < -US_PER_DAY / 2
+            t_us[result.is_present] += US_PER_DAY * np.cumsum(falls)
         return t_us, not is_of_day and not result.is_aware.any()
     values = numbers(table, "time", Number(MAX_EPOCH, of="seconds, or an ISO date"))
-    unit = unit_in(f"t {table.names['time'].lower()}") or _epoch_unit(values)
+    unit = unit_in_name(f"t {table.names['time'].lower()}") or _epoch_unit(values)
     scale = US_PER_UNIT[unit]
     believed = ~(np.abs(values * scale) >= YEARS_US[1])
     fail_values(table, "time", believed, "a time before the year 2200")
@@ -359,7 +369,7 @@ def _words(name: str) -> list[str]:
 def _stem(name: str) -> str:
     """Return a column's name in lower case without unit and trailing index word."""
     words = _words(name)
-    if len(words) > 1 and (unit_in(name.lower()) or words[-1] in _KNOWN_W):
+    if len(words) > 1 and (unit_in_name(name.lower()) or words[-1] in _KNOWN_W):
         words = words[:-1]
     return _plain_name(" ".join(words))
 
@@ -382,7 +392,7 @@ def _power_column(sheet: HeaderTable) -> str:
     if len(named) != 1:
         raise LogFormatError(
             f"{sheet.header}: {plural(len(named), 'column')} of power (found: "
-            f"{listed(sheet.names)}), expected one, such as 'power_w'; name it, or "
+            f"{join_names(sheet.names)}), expected one, such as 'power_w'; name it, or "
             "several to be summed (--power-column)"
         )
     return named[0]
@@ -395,7 +405,7 @@ def _unit_w(sheet: HeaderTable, name: str, stated: str | None) -> float:
     if unit in _KNOWN_W:
         return _KNOWN_W[unit]
     raise LogFormatError(
-        f"{sheet.header}: column '{name}' does not tell its unit, or one that may be "
+        f"{sheet.header}: column '{name}' does not name its unit, or one that may be "
         "megawatts or milliwatts; give its unit (--power-unit), one of "
         f"{one_of(UNITS_W)}"
     )
@@ -410,7 +420,7 @@ def _boundary(stated: Boundary | None, add_w: float) -> str:
     )
 
 
-def _given_hz(given_hz: float | None, interval_s: float) -> float | None:
+def _checked_bandwidth_hz(given_hz: float | None, interval_s: float) -> float | None:
     """Return the specified bandwidth [Hz], or fail if above the Nyquist frequency."""
     nyquist_hz = 0.5 / interval_s
     if given_hz is not None and not 0 < given_hz <= nyquist_hz * (1 + _ROUNDING):

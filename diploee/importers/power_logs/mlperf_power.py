@@ -1,13 +1,13 @@
 """Importer of the node power logs of MLPerf Training submissions.
 
-A run has ``results/<system>/<benchmark>/power/<run>/node_K.txt``, MLLOG lines
-``power_reading`` of each node, and its events in ``<benchmark>/<run>.txt``. A
-submission shows by its name whether its readings are of the AC or the DC side of the
-supplies; ``systems/<system>.json`` has the hardware.
+A run has ``results/<system>/<benchmark>/power/<run>/node_K.txt``, with the MLLOG lines
+``power_reading`` of each node, and its events in ``<benchmark>/<run>.txt``. The name of
+a submission contains the side of its readings, AC or DC of the power supplies;
+``systems/<system>.json`` has the hardware.
 
-A reading that is no power, such as one below 0, failed: it is counted and bridged. A
-log that lacks the ends of its run is held there, up to a share. A run that can't be
-read is skipped and named.
+Invalid readings, such as negative ones, are counted and bridged. If a log does not
+cover the ends of its run, power is constant there, up to a maximum fraction. Unreadable
+runs are skipped and reported.
 
 References
 ----------
@@ -34,19 +34,19 @@ from diploee.base.model import MAX_DEVICES, MAX_NODES, MAX_POWER_W
 from diploee.base.plain_data import Record, parse_json, read_json
 from diploee.importers.power_logs.options import MLPerfOptions
 from diploee.importers.power_logs.readings_to_profile import (
-    Device,
+    DeviceReadings,
     ProfilesOfRuns,
-    device_of,
     joint_hash,
-    measured,
+    measured_profile,
+    repaired_device,
     sum_w,
 )
-from diploee.importers.power_logs.repairs import Log, RepairCount
+from diploee.importers.power_logs.repairs import PowerLog, RepairCount
 from diploee.importers.text.text import TextLines, read_text
 from diploee.profiles.derived import gpu_tdp_w_by_model
 from diploee.profiles.meter_response import known_meter
 from diploee.profiles.profile import PowerBoundary, PowerProfile
-from diploee.profiles.resample import US_PER_MS, US_PER_S, unshared_s
+from diploee.profiles.resample import US_PER_MS, US_PER_S, uncovered_s
 
 BOUNDARIES = {
     "ac": PowerBoundary.NODE_AC,
@@ -84,7 +84,7 @@ class _System(Record):
 
 @dataclass(frozen=True)
 class _MeasuredRun:
-    """One measured run: its node logs, events, system and benchmark, from paths."""
+    """One measured run of a submission: node logs, events, system and benchmark."""
 
     folder: Path
     logs: tuple[Path, ...]
@@ -157,9 +157,13 @@ def import_mlperf_power(folder: Path | str, **given: Any) -> ProfilesOfRuns:
     systems = {path.stem: path for path in sorted(root.rglob("systems/*.json"))}
     profiles, numbers = ProfilesOfRuns(), Counter[str]()
     for run in chosen:
-        own = run.submission / "systems" / f"{run.system.name}.json"
-        described = own if own.is_file() else systems.get(run.system.name)
-        profiles.take(
+        submission_file = run.submission / "systems" / f"{run.system.name}.json"
+        described = (
+            submission_file
+            if submission_file.is_file()
+            else systems.get(run.system.name)
+        )
+        profiles.add_run(
             str(run.folder), partial(_profile, run, described, numbers, options)
         )
     if not profiles:
@@ -184,14 +188,14 @@ def _runs(root: Path) -> list[_MeasuredRun]:
     return sorted(runs, key=lambda run: run.folder)
 
 
-def _count(value: int | str, path: Path | None, most: int) -> int | None:
-    """Return a count in a system's description, None if empty; fail above `most`."""
+def _count(value: int | str, path: Path | None, max_count: int) -> int | None:
+    """Return a count in a system's description, None if empty, up to `max_count`."""
     if value == "":
         return None
-    if not re.fullmatch(r"\d{1,9}", str(value)) or not 1 <= int(value) <= most:
+    if not re.fullmatch(r"\d{1,9}", str(value)) or not 1 <= int(value) <= max_count:
         raise LogFormatError(
             f"{path}: {shown(value)} nodes or accelerators, expected a whole number "
-            f"from 1 to {most:,}; correct the description of the system"
+            f"from 1 to {max_count:,}; correct the description of the system"
         )
     return int(value)
 
@@ -209,7 +213,7 @@ def _profile(
         raise LogFormatError(
             f"{run.folder}: {plural(len(run.logs), 'node log')} of "
             f"{plural(nodes, 'node')}, expected one of each; complete the folder, or "
-            "tell the nodes (--nodes)"
+            "specify the nodes (--nodes)"
         )
     side = run.side or options.boundary or ""
     name = "-".join(filter(None, (run.benchmark, f"{nodes}n", side)))
@@ -225,7 +229,7 @@ def _profile(
     moments_us = [int(t_us) for curve in curves for t_us in curve.t_us[[0, -1]]]
     phase_us = [t_us for span in phases.get("training", ()) for t_us in span]
     start_us, end_us = min(moments_us + phase_us), max(moments_us + phase_us)
-    whole = [log.held(start_us, end_us, options.max_lost) for log in logs]
+    whole = [log.extended_to(start_us, end_us, options.max_lost) for log in logs]
     power_w, repairs = sum_w(whole, step_ms, options.max_lost)
     lost_us = min(moments_us) - start_us + end_us - max(moments_us)
     series = Counter(
@@ -233,13 +237,13 @@ def _profile(
     )
     counts = {
         "readings": sum(log.n_readings for log in logs),
-        "seconds_that_not_all_nodes_cover": unshared_s(curves),
+        "seconds_that_not_all_nodes_cover": uncovered_s(curves),
         "seconds_of_the_run_without_readings": lost_us // US_PER_S,
         "nodes_that_share_a_meter": sum(n for n in series.values() if n > 1),
     }
-    in_profile = _cut(phases, start_us, power_w.size * step_ms * US_PER_MS)
+    in_profile = _clip_phases(phases, start_us, power_w.size * step_ms * US_PER_MS)
     gpu = options.gpu or system.accelerator_model_name or None
-    return measured(
+    return measured_profile(
         (f"{name}-{numbers[name]}", run.benchmark, nodes),
         step_ms,
         power_w,
@@ -274,7 +278,7 @@ def _notes(counts: dict[str, int], has_phases: bool) -> str:
 
 def read_node_log(
     path: Path, max_gap_s: float = 60.0, max_lost: float | None = None
-) -> Device:
+) -> DeviceReadings:
     """Read and repair the ``power_reading`` events in the log of a node."""
     text = read_text(path, "MLLOG lines of power")
     rows = list(text.rows())
@@ -290,9 +294,9 @@ def read_node_log(
         np.array(stamps_us, dtype=np.int64),
         np.array(powers_w, dtype=np.float64),
     )
-    log = Log(path, max_gap_s, max_lost, max_bridged=MAX_STALLED)
+    log = PowerLog(path, max_gap_s, max_lost, max_bridged=MAX_STALLED)
     account = RepairCount(log, "", lambda row: f"{path}:{lines[row]}")
-    device = device_of(account, np.arange(t_us.size), t_us, power_w)
+    device = repaired_device(account, np.arange(t_us.size), t_us, power_w)
     return replace(device, sha256=text.sha256, n_readings=len(readings))
 
 
@@ -338,7 +342,9 @@ def _phases(path: Path) -> _Spans:
     return result
 
 
-def _cut(phases: _Spans, start_us: int, length_us: int) -> dict[str, list[list[float]]]:
+def _clip_phases(
+    phases: _Spans, start_us: int, length_us: int
+) -> dict[str, list[list[float]]]:
     """Return the phases clipped to the profile [s from the profile's start]."""
     result: dict[str, list[list[float]]] = {}
     for name, spans in phases.items():

@@ -1,8 +1,8 @@
 """Importer of the training runs in the data set of arXiv:2604.07345.
 
-The profiles get the class names and node counts of the reference profiles, so that a
-library of them takes the place of the shipped one with nothing else changed. A run that
-can't be read is left out, with its cause, and the import goes on. The layout is
+The profiles have the class names and node counts of the reference profiles, so that
+their library can replace the built-in one without other changes. Unreadable runs are
+skipped and reported. The files are
 ``00_raw_datasets/training_<workload>/<N>node/*_slurmid_<id>_node_<host>.log``.
 
 References
@@ -22,7 +22,7 @@ from pathlib import Path
 from diploee.base.errors import LogFormatError
 from diploee.base.progress import report, stage
 from diploee.base.units import PROFILE_STEP_MS
-from diploee.importers.power_logs.options import NewProfile
+from diploee.importers.power_logs.options import NewProfileOptions
 from diploee.importers.power_logs.readings_to_profile import ProfilesOfRuns, SkippedRun
 from diploee.importers.power_logs.wattameter import import_wattameter
 from diploee.profiles.profile import PowerProfile
@@ -96,7 +96,7 @@ def import_nlr_genai(
         if isinstance(run, SkippedRun):
             profiles.skipped.append(run)
         else:
-            profiles.take(run.profile_id, partial(_profile, run, step_ms))
+            profiles.add_run(run.profile_id, partial(_profile, run, step_ms))
     if not profiles:
         first = profiles.skipped[:1]
         why = "".join(f" (first problem: {run.place}: {run.problem})" for run in first)
@@ -114,7 +114,7 @@ def _profile(run: _DatasetRun, step_ms: int) -> PowerProfile:
         "workload": run.workload,
         "gpu": GPU,
     }
-    options = NewProfile(**facts, profile_id=run.profile_id, n_nodes=run.n_nodes)
+    options = NewProfileOptions(**facts, profile_id=run.profile_id, n_nodes=run.n_nodes)
     return import_wattameter(run.paths, step_ms=step_ms, **options.model_dump())
 
 
@@ -132,13 +132,13 @@ def find_runs(folder: Path) -> list[_DatasetRun | SkippedRun]:
         )
     top = folder.parent if folder.name == RAW_FOLDER else folder
     groups = (group for part in raw for group in sorted(part.glob(f"{TRAINING}*/")))
-    all_runs = [run for group in groups for run in _raw_runs(group, top)]
+    all_runs = [run for group in groups for run in _runs_of_workload(group, top)]
     runs = [run for run in all_runs if isinstance(run, _DatasetRun)]
     skipped = [run for run in all_runs if isinstance(run, SkippedRun)]
-    return [*skipped, *_with_own_names(runs)]
+    return [*skipped, *_with_unique_names(runs)]
 
 
-def _with_own_names(runs: list[_DatasetRun]) -> list[_DatasetRun]:
+def _with_unique_names(runs: list[_DatasetRun]) -> list[_DatasetRun]:
     """Return the runs in order, with numbers added to repeated names."""
     ordered = sorted(
         runs, key=lambda run: (run.workload, run.n_nodes, run.name, run.place)
@@ -153,7 +153,7 @@ def _with_own_names(runs: list[_DatasetRun]) -> list[_DatasetRun]:
     return unique
 
 
-def _raw_runs(group: Path, top: Path) -> Iterator[_DatasetRun | SkippedRun]:
+def _runs_of_workload(group: Path, top: Path) -> Iterator[_DatasetRun | SkippedRun]:
     """Yield runs and skipped folders of a workload's folder.
 
     The logs of a run share a folder and the Slurm job, or the log name without a job.
@@ -178,11 +178,11 @@ def _raw_runs(group: Path, top: Path) -> Iterator[_DatasetRun | SkippedRun]:
             problem = "no folder such as '16node' above the logs, which gives the nodes"
             yield SkippedRun(place, problem)
             continue
-        facts = (workload_of(group.name), int(matches[-1][1]), _slug(name))
+        facts = (workload_from_name(group.name), int(matches[-1][1]), _slug(name))
         yield _DatasetRun(*facts, tuple(paths), f"{place}, {name}")
 
 
-def workload_of(name: str) -> str:
+def workload_from_name(name: str) -> str:
     """Return the workload for the name of a folder or model."""
     plain = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
     for workload, parts in WORKLOADS.items():

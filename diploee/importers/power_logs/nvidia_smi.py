@@ -1,12 +1,13 @@
 """Importer of ``nvidia-smi --query-gpu=timestamp,power.draw,... --format=csv``.
 
-GPU power. A file is the log of one machine; several are summed over the time that they
-share. Such logs know nothing of the CPUs: the boundary says so, unless a constant is
-added for them.
+The logs contain GPU power only, without the CPUs: the profile's boundary says so,
+unless a constant is added for them. A file is the log of one machine; several are
+summed over their common time.
 
-One row per GPU and tick, often without the GPU's index; values with or without their
-unit; failed reads as ``[N/A]``, ``[Not Supported]`` and the like, or below 0; headers
-again where a log was appended to; a last line cut where the logger was killed.
+A file has one row per GPU and sampling time, often without the GPU's index, and values
+with or without units. Failed readings are ``[N/A]``, ``[Not Supported]`` and the like,
+or negative. Headers are repeated if a log was appended to, and the last line is
+truncated if the logger was killed.
 """
 
 from __future__ import annotations
@@ -26,22 +27,22 @@ from diploee.base.errors import LogFormatError, plural
 from diploee.base.tables import Float64Array, Int64Array, arrow_numbers
 from diploee.importers.power_logs.options import NvidiaSmiOptions
 from diploee.importers.power_logs.readings_to_profile import (
-    Device,
+    DeviceReadings,
     check_devices,
-    device_of,
     files_in,
     joint_hash,
-    of_devices,
-    restored,
+    profile_of_devices,
+    repaired_device,
+    undo_averaging,
 )
 from diploee.importers.power_logs.repairs import (
     FAILED,
     HOUR_US,
     UNTIMED,
-    Log,
+    PowerLog,
     RepairCount,
-    falls_back,
-    in_turn,
+    alternates,
+    clock_setbacks,
 )
 from diploee.importers.text.tables import (
     DELIMITERS,
@@ -50,8 +51,8 @@ from diploee.importers.text.tables import (
     read_header,
 )
 from diploee.importers.text.text import read_text
-from diploee.importers.text.timestamps import Timestamps, stamps_of_one_clock
-from diploee.importers.text.values import numbers, value_shown
+from diploee.importers.text.timestamps import Timestamps, parse_timestamps_of_one_clock
+from diploee.importers.text.values import numbers, value_text
 from diploee.profiles.meter_response import MeterModel, known_meter
 from diploee.profiles.profile import PLUS_CONSTANT, PowerBoundary, PowerProfile, Repair
 from diploee.profiles.resample import US_PER_S
@@ -129,10 +130,10 @@ def import_nvidia_smi(paths: Sequence[Path | str], **given: Any) -> PowerProfile
     interval_s = round(max(gpu.interval_us for gpu in gpus) / US_PER_S, 6)
     meter = known_meter(columns[-1], gpu, interval_s, options.averaging_window_s)
     if options.restore:
-        gpus = [restored(gpu, meter) for gpu in gpus]
-    return of_devices(
+        gpus = [undo_averaging(gpu, meter) for gpu in gpus]
+    return profile_of_devices(
         gpus,
-        options.of_nodes(nodes),
+        options.profile_identity(nodes),
         options.step_ms,
         options,
         what="gpus",
@@ -157,7 +158,7 @@ def _boundary(add_w: float) -> str:
     )
 
 
-def _notes(gpus: list[Device], columns: list[str], meter: MeterModel) -> str:
+def _notes(gpus: list[DeviceReadings], columns: list[str], meter: MeterModel) -> str:
     averaging = "the driver does not average it"
     if meter.window_s:
         assumed = " (assumed)" if meter.kind == "unknown" else ""
@@ -174,7 +175,7 @@ class _Machine(NamedTuple):
     """The GPUs in one log file, of one machine or several."""
 
     column: str  # column of power that was read
-    gpus: list[Device]
+    gpus: list[DeviceReadings]
     n_hosts: int
     model: str  # model of the first GPU; empty if not in the log
     sha256: str  # hash of the file
@@ -188,7 +189,7 @@ def _refuse_copies(machines: list[_Machine]) -> None:
     gpus = [gpu for machine in machines for gpu in machine.gpus]
     start_us = max(int(gpu.curve.t_us[0]) for gpu in gpus)
     end_us = min(int(gpu.curve.t_us[-1]) for gpu in gpus)
-    owners: dict[object, tuple[_Machine, Device]] = {}
+    owners: dict[object, tuple[_Machine, DeviceReadings]] = {}
     for machine in machines:
         for gpu in machine.gpus:
             t_us, power_w = gpu.curve.t_us, gpu.curve.power_w
@@ -221,11 +222,11 @@ def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
         columns = (sheet.names[plain.index(name)] for name in usual if name in plain)
         names |= {f"{key}.{k}": name for k, name in enumerate(columns)}
     table = sheet.read(names, "a log of nvidia-smi")
-    times = stamps_of_one_clock(table, "timestamp")
+    times = parse_timestamps_of_one_clock(table, "timestamp")
     column, values_w = _power_w(sheet, table, powers)
     counts = Counter(repeated_headers=table.n_headers, cut_rows=n_cut)
     is_local = not times.is_aware.any()
-    log = Log(path, options.max_gap_s, options.max_lost, is_local)
+    log = PowerLog(path, options.max_gap_s, options.max_lost, is_local)
     above = f"readings_above_{options.max_reading_w:g}_w"
     too_high = values_w > options.max_reading_w
     failed = ~(values_w >= 0)
@@ -238,8 +239,8 @@ def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
         label = name if result.has_unique_names else f"GPU {name}"
         if (
             options.n_gpus is None
-            and not result.is_told
-            and in_turn(times.us[rows], power_w[rows])
+            and not result.is_identified
+            and alternates(times.us[rows], power_w[rows])
         ):
             table.fail(
                 int(rows[1]),
@@ -252,17 +253,21 @@ def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
             )
         causes = {FAILED: failed[rows], above: too_high[rows]}
         account = RepairCount(log, label, table.where)
-        gpus.append(device_of(account, rows, times.us[rows], power_w[rows], causes))
+        gpus.append(
+            repaired_device(account, rows, times.us[rows], power_w[rows], causes)
+        )
     check_devices(path, options.devices, result.rows)
     mean_w, interval_s = float(np.nanmean(power_w)), gpus[0].interval_us / US_PER_S
     whole_s = sum(float(np.ptp(gpu.curve.t_us)) for gpu in gpus) / US_PER_S
     whole = RepairCount(log, "", table.where)
     for cause, lost in (
-        (UNTIMED, np.flatnonzero(~times.there & ~np.isnan(power_w))),
+        (UNTIMED, np.flatnonzero(~times.is_present & ~np.isnan(power_w))),
         ("rows_of_incomplete_ticks", result.incomplete),
     ):
         whole.add(cause, lost, mean_w * lost.size * interval_s, lost.size * interval_s)
-    repairs = whole.settle(sum(float(gpu.curve.energy_j[-1]) for gpu in gpus), whole_s)
+    repairs = whole.repair_fractions(
+        sum(float(gpu.curve.energy_j[-1]) for gpu in gpus), whole_s
+    )
     if result.n_hosts > 1:
         counts["machines_in_one_log"] = result.n_hosts
     model = (
@@ -288,9 +293,9 @@ def _sheet(path: Path) -> tuple[HeaderTable, int]:
     text = read_text(path, f"columns {_EXPECTED}").without_comments("#")
     end = text.data.rfind(b"\n") + 1
     n_cut = int(end > 0 and not (text.data[end:].isspace() or end == len(text.data)))
-    text = text.upto(end) if n_cut else text
+    text = text.before_offset(end) if n_cut else text
     header = max(text.data.find(b"timestamp"), 0)
-    text = text.after(text.data.rfind(b"\n", 0, header) + 1)
+    text = text.from_offset(text.data.rfind(b"\n", 0, header) + 1)
     return read_header(text, DELIMITERS), n_cut
 
 
@@ -320,7 +325,7 @@ def _power_w(
     table.fail(
         0,
         (
-            f"column '{names[0]}' is {value_shown(table, names[0], 0)}, and no row "
+            f"column '{names[0]}' is {value_text(table, names[0], 0)}, and no row "
             "has a number, expected watts; query a GPU that reports its power"
         ),
     )
@@ -335,14 +340,14 @@ class _Gpus(NamedTuple):
     rows: dict[str, Int64Array]
     n_hosts: int
     has_unique_names: bool
-    is_told: bool  # True if columns identify all GPUs
+    is_identified: bool  # True if columns identify all GPUs
     incomplete: Int64Array  # rows in ticks without a row of every GPU
 
 
 def _gpus(
     table: ReadTable, times: Timestamps, power_w: Float64Array, n_gpus: int | None
 ) -> _Gpus:
-    timed = np.flatnonzero(times.there)
+    timed = np.flatnonzero(times.is_present)
     unique, local, host = (
         _names(table, timed, key) for key in ("unique", "local", "host")
     )
@@ -389,7 +394,7 @@ def _gpus(
             times.us, power_w, rows, None if local is None else each, is_known
         )
         for block, block_rows in enumerate(blocks):
-            gpu, n = _in_ticks(
+            gpu, n = _gpus_in_ticks(
                 table,
                 times.us,
                 power_w,
@@ -433,7 +438,7 @@ def _blocks(
     t_us: Int64Array,
     power_w: Float64Array,
     rows: Int64Array,
-    n_told: int | None,
+    n_specified: int | None,
     is_known: bool,
 ) -> list[Int64Array]:
     """Return the rows of each machine in a file of logs one after the other.
@@ -442,21 +447,21 @@ def _blocks(
     with a clock that was set back, and copies of a log are not separate machines: the
     number of GPUs must be specified then.
     """
-    if n_told == 1:
+    if n_specified == 1:
         return [rows]
     times_us = t_us[rows]
     step_us = np.diff(times_us)
     span_us = int(np.ptp(times_us)) if rows.size else 0
     restarts = np.flatnonzero(step_us < (2 * SAME_SPAN - 1) * span_us)
-    if n_told and n_told > 1 and restarts.size != n_told - 1:
-        backmost = np.sort(np.argsort(step_us)[: n_told - 1])
+    if n_specified and n_specified > 1 and restarts.size != n_specified - 1:
+        backmost = np.sort(np.argsort(step_us)[: n_specified - 1])
         restarts = backmost[step_us[backmost] < -span_us / 2]
     elif np.count_nonzero(step_us < 0) > restarts.size + (1 - REGULAR) * rows.size:
         return [rows]  # unordered
-    elif falls_back(times_us, HOUR_US)[restarts].any():
+    elif clock_setbacks(times_us, HOUR_US)[restarts].any():
         return [rows]
     blocks = np.split(rows, restarts + 1)
-    if n_told == len(blocks):
+    if n_specified == len(blocks):
         return blocks
     ends = np.array(
         [[t_us[block].min(), t_us[block].max()] for block in blocks if block.size]
@@ -468,30 +473,30 @@ def _blocks(
     return [rows] if apart or len(readings) < len(blocks) else blocks
 
 
-def _in_ticks(
+def _gpus_in_ticks(
     table: ReadTable,
     t_us: Int64Array,
     power_w: Float64Array,
     rows: Int64Array,
-    n_told: int | None,
+    n_specified: int | None,
     local: Any,
 ) -> tuple[Int64Array, int]:
     """Return each row's GPU number within a tick (-1 if none), and the GPU count."""
     # Most logs have one row of a GPU at a time, at even times
-    if local is not None and n_told is None:
+    if local is not None and n_specified is None:
         waits_us = np.abs(np.diff(t_us[rows][:LOOK_AT_ROWS]))
         if waits_us.size:
             low_us, high_us = np.quantile(waits_us, (TOLERATED, 1 - TOLERATED))
             if high_us <= STAND_OUT * low_us:
                 return np.zeros(rows.size, dtype=np.int64), 1
-    inferred = gpu_of_rows(t_us[rows], n_told)
+    inferred = gpu_of_rows(t_us[rows], n_specified)
     if inferred is None:
         raise LogFormatError(
-            f"{table.path}: the ticks do not have the rows of {n_told} GPUs; correct "
-            "the number of GPUs, or leave it out to have it inferred"
+            f"{table.path}: the ticks do not have the rows of {n_specified} GPUs; "
+            "correct the number of GPUs, or leave it out to have it inferred"
         )
     gpu, n = inferred
-    if n_told is None and n > 1:
+    if n_specified is None and n > 1:
         readings = {
             (t_us[gpu_rows].tobytes(), power_w[gpu_rows].tobytes())
             for gpu_rows in (rows[gpu == nth] for nth in range(n))
@@ -504,9 +509,9 @@ def _in_ticks(
             table.fail(
                 int(rows[1]),
                 (
-                    f"{n} rows of each time have no names to tell GPUs apart, and some "
-                    "the same readings throughout: remove rows that are copies, query "
-                    "'uuid', or give the number of GPUs (--gpus)"
+                    f"{n} rows of each time have no names to distinguish GPUs, and "
+                    "some the same readings throughout: remove rows that are copies, "
+                    "query 'uuid', or give the number of GPUs (--gpus)"
                 ),
             )
     return gpu, n
@@ -526,7 +531,7 @@ def gpu_of_rows(
         return np.zeros(0, dtype=np.int64), n_gpus or 1
     waits = np.abs(np.diff(t_us)).astype(np.float64)
     sample = waits[:LOOK_AT_ROWS]
-    n_seen = _shown_gpus(sample)
+    n_seen = _inferred_n_gpus(sample)
     if n_gpus is None or n_gpus == n_seen:
         return _split(waits, n_seen, _threshold(sample, n_seen))
     threshold = _threshold(sample, n_gpus)
@@ -535,7 +540,7 @@ def gpu_of_rows(
     )
 
 
-def _shown_gpus(waits: Float64Array) -> int:
+def _inferred_n_gpus(waits: Float64Array) -> int:
     """Infer the number of GPUs per tick from waits [us], 1 if ticks have one row."""
     for candidate in range(min(MAX_GPUS, (waits.size + 1) // MIN_TICKS), 1, -1):
         threshold = _threshold(waits, candidate)

@@ -1,9 +1,9 @@
 """Conversion of power readings to a profile, shared by all formats.
 
-Repaired energy curves, summed over the devices. A format's own module says which column
-is what, and how its logger fails; here the readings of each device are put in order,
-failed ones bridged by straight lines up to a gap, and the devices summed over the time
-that they share. All of it is counted and limited (`guard`).
+Each device's readings are sorted by time, failed ones are bridged by straight lines up
+to a maximum gap, and devices are summed over their common time. Every repair is counted
+and limited (`repairs`). The module of a format defines its columns and detects failed
+readings.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from diploee.base.errors import Brief, InputError, LogFormatError, one_of, plural
 from diploee.base.tables import BoolArray, Float32Array, Float64Array, Int64Array
 from diploee.base.units import MS_PER_S
-from diploee.importers.power_logs.options import Reading
+from diploee.importers.power_logs.options import ImportOptions
 from diploee.importers.power_logs.repairs import (
     CUT,
     FAILED,
@@ -27,12 +27,12 @@ from diploee.importers.power_logs.repairs import (
     REPEATED_HOURS,
     SKIPPED_HOURS,
     RepairCount,
-    allowing,
-    bridge,
+    allowing_text,
+    count_bridged,
     exceeds,
     fraction,
-    in_order,
     loss_text,
+    sort_timestamps,
 )
 from diploee.profiles.derived import trim_profile
 from diploee.profiles.meter_response import MeterModel, resolvable_range
@@ -43,7 +43,7 @@ from diploee.profiles.resample import (
     EnergyCurve,
     common_power_w,
     round_keeping_energy,
-    unshared_s,
+    uncovered_s,
 )
 
 LONGER = 1.05
@@ -51,7 +51,7 @@ LONGER = 1.05
 
 
 @dataclass(frozen=True, eq=False)
-class Device:
+class DeviceReadings:
     """Repaired readings of a GPU, a node, or all devices of a log."""
 
     name: str  # file name, for errors
@@ -77,7 +77,9 @@ class Device:
             signs.get(repair.cause, 0) * repair.time_s for repair in self.repairs
         )
 
-    def held(self, start_us: int, end_us: int, max_lost: float | None) -> Device:
+    def extended_to(
+        self, start_us: int, end_us: int, max_lost: float | None
+    ) -> DeviceReadings:
         """Return the device extended to start and end, with constant power at the ends.
 
         Fail if more time is missing than may be lost.
@@ -103,7 +105,7 @@ class Device:
             raise LogFormatError(
                 f"{self.name}: readings of {covered_us / US_PER_S:,.1f} s of a run of "
                 f"{whole_us / US_PER_S:,.1f} s: {loss_text(energy, time)}; complete "
-                f"the log, leave the run out{allowing(energy, time)}"
+                f"the log, leave the run out{allowing_text(energy, time)}"
             )
         device, held_s = Path(self.name).name, (whole_us - covered_us) / US_PER_S
         repair = Repair(device, HELD, n_before + n_after, held_j, energy, held_s)
@@ -128,7 +130,7 @@ class ProfilesOfRuns(list[PowerProfile]):
         super().__init__()
         self.skipped: list[SkippedRun] = []
 
-    def take(self, place: str, read: Callable[[], PowerProfile]) -> None:
+    def add_run(self, place: str, read: Callable[[], PowerProfile]) -> None:
         """Append the profile of a run, or add the run to `skipped` on an error."""
         try:
             self.append(read())
@@ -136,18 +138,18 @@ class ProfilesOfRuns(list[PowerProfile]):
             self.skipped.append(SkippedRun(place, str(error)))
 
 
-def device_of(
+def repaired_device(
     account: RepairCount,
     rows: Int64Array,
     t_us: Int64Array,
     power_w: Float64Array,
     failed: Mapping[str, BoolArray] | None = None,
-) -> Device:
+) -> DeviceReadings:
     """Return repaired readings [W] as a device, in the order of time.
 
     NaN readings are bridged by straight lines, and counted by cause.
     """
-    t_us, kept_rows = in_order(account, rows, t_us, power_w)
+    t_us, kept_rows = sort_timestamps(account, rows, t_us, power_w)
     rows, power_w = rows[kept_rows], power_w[kept_rows]
     good = np.flatnonzero(~np.isnan(power_w))
     if t_us.size < 2 or not good.size:
@@ -171,9 +173,11 @@ def device_of(
             filled_w[lost].mean() * lost_s if lost.size else 0.0,
             lost_s,
         )
-    gap_s = bridge(account, rows, t_us, good, curve)
-    repairs = account.settle(float(curve.energy_j[-1]), (t_us[-1] - t_us[0]) / US_PER_S)
-    return Device(
+    gap_s = count_bridged(account, rows, t_us, good, curve)
+    repairs = account.repair_fractions(
+        float(curve.energy_j[-1]), (t_us[-1] - t_us[0]) / US_PER_S
+    )
+    return DeviceReadings(
         str(account.log.path),
         account.device,
         curve,
@@ -183,7 +187,7 @@ def device_of(
     )
 
 
-def restored(device: Device, meter: MeterModel) -> Device:
+def undo_averaging(device: DeviceReadings, meter: MeterModel) -> DeviceReadings:
     """Return a device with the meter's averaging undone, by dividing by its gain."""
     step_us = max(round(meter.interval_s * US_PER_S), 1)
     power_w = meter.restore(common_power_w([device.curve], step_us), step_us / US_PER_S)
@@ -193,7 +197,7 @@ def restored(device: Device, meter: MeterModel) -> Device:
 
 
 def sum_w(
-    devices: Sequence[Device],
+    devices: Sequence[DeviceReadings],
     step_ms: int,
     max_lost: float | None,
     *,
@@ -244,7 +248,7 @@ def sum_w(
         raise LogFormatError(
             f"{late.span}, of {whole_us / US_PER_S:,.1f} s that others cover: "
             f"{loss_text(energy, time, 'the')}; complete the log, leave this device "
-            f"out (--devices){allowing(energy, time)}"
+            f"out (--devices){allowing_text(energy, time)}"
         )
     repairs = [repair for device in devices for repair in device.repairs]
     if cut_us:
@@ -280,20 +284,22 @@ def files_in(path: Path, *endings: str) -> list[Path]:
     return result
 
 
-def check_devices(path: Path, wanted: Sequence[str], known: Iterable[str]) -> None:
+def check_devices(
+    path: Path, requested: Sequence[str], available: Iterable[str]
+) -> None:
     """Raise `LogFormatError` if requested devices are not in the log."""
-    if missing := sorted({*wanted} - {*known}):
+    if missing := sorted({*requested} - {*available}):
         raise LogFormatError(
-            f"{path}: no device {one_of(missing)} (have: {one_of(sorted(known))}); "
+            f"{path}: no device {one_of(missing)} (have: {one_of(sorted(available))}); "
             "correct devices (--devices)"
         )
 
 
-def of_devices(
-    devices: Sequence[Device],
+def profile_of_devices(
+    devices: Sequence[DeviceReadings],
     named: tuple[str, str, int],
     step_ms: int,
-    options: Reading,
+    options: ImportOptions,
     *,
     what: str,
     counts: Mapping[str, int],
@@ -304,11 +310,11 @@ def of_devices(
     """Return the profile of devices' total power over their shared time.
 
     `what` names the devices in the profile's counts; further arguments are those of
-    `measured`.
+    `measured_profile`.
     """
     power_w, sum_repairs = sum_w(devices, step_ms, options.max_lost, add_w=add_w)
-    unshared = unshared_s([device.curve for device in devices])
-    return measured(
+    unshared = uncovered_s([device.curve for device in devices])
+    return measured_profile(
         named,
         step_ms,
         power_w,
@@ -325,11 +331,11 @@ def joint_hash(hashes: Sequence[str]) -> str:
     return joined if len(hashes) > 1 else hashes[0]
 
 
-def measured(
+def measured_profile(
     named: tuple[str, str, int],
     step_ms: int,
     power_w: Float32Array,
-    options: Reading,
+    options: ImportOptions,
     *,
     source: str,
     meter: MeterModel,

@@ -1,16 +1,15 @@
-"""Repairs of power logs, and the limits beyond which a log is refused.
+"""Repairs of power logs, and the limits above which a log is refused.
 
-Each repair is counted in energy and time, and is limited. The readings of a device are
-put in the order of one clock. What is left out, there twice or held is counted per
-device; beyond 1 % of its energy or 5 % of its time the log is refused.
+Each device's readings are sorted by one clock. Dropped, repeated and held readings are
+counted per device in energy and time: above 1 % of its energy or 5 % of its time, the
+log is refused.
 
-- A local clock that changes to or from summer time, in the night to Sunday: rows that
-  run on an hour earlier or later are read as such, and nothing is lost.
-- Rows behind others in time, or at a timestamp that is there already: the longest
-  increasing run is kept where the others are within the limits. Else the rows are
-  sorted, where no two then come closer than the readings' interval, as of shuffled rows
-  and of blocks in another order. Rows that still overlap are of several devices, or of
-  a clock that was set back; they are refused.
+- Summer time changes of a local clock, in the night to Sunday: rows that are an hour
+  early or late are corrected, without loss.
+- Rows out of order or with repeated timestamps: the longest increasing subsequence is
+  kept if the other rows are within the limits. Otherwise the rows are sorted if no two
+  are then closer than the readings' interval, as in shuffled files. Rows that still
+  overlap belong to several devices, or to a clock that was set back, and are refused.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ _Entry = tuple[str, int, int, float, float]
 
 
 @dataclass(frozen=True)
-class Log:
+class PowerLog:
     """A log file of readings, with the limits of repairs."""
 
     path: Path
@@ -94,7 +93,7 @@ class Log:
 class RepairCount:
     """Counter of the repairs of one device's readings, in rows, energy and time."""
 
-    log: Log
+    log: PowerLog
     device: str
     where: Callable[[int], str]  # file and line by row number
     entries: list[_Entry] = field(default_factory=list)
@@ -106,7 +105,7 @@ class RepairCount:
                 (cause, int(rows[0]), rows.size, float(energy_j), float(time_s))
             )
 
-    def settle(self, energy_j: float, time_s: float) -> tuple[Repair, ...]:
+    def repair_fractions(self, energy_j: float, time_s: float) -> tuple[Repair, ...]:
         """Return the repairs as fractions of a device's total energy [J] and time [s].
 
         Fail if the lost energy or time exceeds the limits.
@@ -135,11 +134,11 @@ class RepairCount:
         named = self.device and f" of {self.device}"
         raise LogFormatError(
             f"{self.where(first)}: {plural(n_rows, 'row')}{named} {LIMITED[cause]}, "
-            f"this the first: {loss_text(energy, time)}; tell devices of one name "
-            "apart (--device-column, --gpus, query 'uuid'), correct a clock that was "
+            f"this the first: {loss_text(energy, time)}; distinguish devices of one "
+            "name (--device-column, --gpus, query 'uuid'), correct a clock that was "
             "set back or comes to an hour twice (write offsets from UTC), remove "
             "copies, cut the log there, leave the device out (--devices)"
-            f"{allowing(energy, time)}"
+            f"{allowing_text(energy, time)}"
         )
 
 
@@ -156,15 +155,15 @@ def fraction(part: float, whole: float) -> float:
     return min(part / whole, 1.0) if whole > 0 else float(part > 0)
 
 
-def loss_text(energy: float, time: float, of: str = "its") -> str:
+def loss_text(energy: float, time: float, owner: str = "its") -> str:
     """Return the lost fractions and their limits as text for an error."""
     return (
-        f"{energy:.1%} of {of} energy and {time:.1%} of {of} time lost, doubled or "
-        f"held, expected {MAX_LOST_ENERGY:.0%} and {MAX_LOST_TIME:.0%} at most"
+        f"{energy:.1%} of {owner} energy and {time:.1%} of {owner} time lost, doubled "
+        f"or held, expected {MAX_LOST_ENERGY:.0%} and {MAX_LOST_TIME:.0%} at most"
     )
 
 
-def allowing(energy: float, time: float) -> str:
+def allowing_text(energy: float, time: float) -> str:
     """Return text with the option ``--max-lost`` that would allow a loss."""
     return (
         ", or allow it (--max-lost "
@@ -172,7 +171,7 @@ def allowing(energy: float, time: float) -> str:
     )
 
 
-def in_order(
+def sort_timestamps(
     account: RepairCount, rows: Int64Array, t_us: Int64Array, power_w: Float64Array
 ) -> tuple[Int64Array, Int64Array]:
     """Return increasing timestamps on one clock [us], and the indices of their rows.
@@ -189,7 +188,7 @@ def in_order(
     forward_us = step_us[step_us > 0]
     interval_us = float(np.median(forward_us)) if forward_us.size else 1.0
     if account.log.is_local:
-        t_us = _on_one_clock(account, rows, t_us, power_w, interval_us)
+        t_us = _undo_clock_changes(account, rows, t_us, power_w, interval_us)
         step_us = np.diff(t_us)
         if (step_us > 0).all():
             return t_us, every
@@ -211,8 +210,8 @@ def in_order(
         )
         return exceeds(account.log.max_lost, energy, time)
 
-    kept = longest_increasing(t_us)
-    dropped = np.setdiff1d(every, kept, assume_unique=True)
+    kept_rows = longest_increasing(t_us)
+    dropped = np.setdiff1d(every, kept_rows, assume_unique=True)
     if is_too_much(dropped):
         order = np.argsort(t_us, kind="stable")
         is_new = np.diff(t_us[order], prepend=t_us[order[0]] - 1) > 0
@@ -226,17 +225,19 @@ def in_order(
         overlaps |= wide_us > MAX_LOST_TIME * sorted_us.sum()
         if not overlaps and not is_too_much(np.append(close, order[~is_new])):
             account.add(SORTED, rows[order != every], 0.0, 0.0)
-            kept, dropped = order[is_new], np.sort(order[~is_new])
-    is_repeated = np.isin(t_us[dropped], t_us[kept])
+            kept_rows, dropped = order[is_new], np.sort(order[~is_new])
+    is_repeated = np.isin(t_us[dropped], t_us[kept_rows])
     for cause, is_cause in ((REPEATED, is_repeated), (OUT_OF_ORDER, ~is_repeated)):
         lost = dropped[is_cause]
         account.add(cause, rows[lost], row_j[lost].sum(), row_s[lost].sum())
     if is_too_much(dropped):
-        account.settle(whole_j - float(row_j[dropped].sum()), float(row_s[kept].sum()))
-    return t_us[kept], kept
+        account.repair_fractions(
+            whole_j - float(row_j[dropped].sum()), float(row_s[kept_rows].sum())
+        )
+    return t_us[kept_rows], kept_rows
 
 
-def _on_one_clock(
+def _undo_clock_changes(
     account: RepairCount,
     rows: Int64Array,
     t_us: Int64Array,
@@ -252,7 +253,7 @@ def _on_one_clock(
     step_us = np.diff(t_us)
     shift_us = np.zeros(t_us.size, dtype=np.int64)
     for hour_us in (HOUR_US, HOUR_US // 2):
-        for row in np.flatnonzero(falls_back(t_us, hour_us)).tolist():
+        for row in np.flatnonzero(clock_setbacks(t_us, hour_us)).tolist():
             past_us, next_us = t_us[: row + 1], t_us[row + 1 :]
             begin = int(np.max(np.flatnonzero(step_us[:row] <= 0), initial=-1)) + 1
             covered_us = t_us[row] - max(next_us[0], past_us[begin])
@@ -277,7 +278,7 @@ def _on_one_clock(
     return t_us + shift_us
 
 
-def bridge(
+def count_bridged(
     account: RepairCount,
     rows: Int64Array,
     t_us: Int64Array,
@@ -340,7 +341,7 @@ def bridge(
     return float(gap_s)
 
 
-def in_turn(t_us: Int64Array, power_w: Float64Array) -> bool:
+def alternates(t_us: Int64Array, power_w: Float64Array) -> bool:
     """Return True if rows alternate between two power levels or two waits.
 
     Such rows are those of two devices read in turn.
@@ -360,7 +361,7 @@ def in_turn(t_us: Int64Array, power_w: Float64Array) -> bool:
     return False
 
 
-def falls_back(t_us: Int64Array, hour_us: int) -> BoolArray:
+def clock_setbacks(t_us: Int64Array, hour_us: int) -> BoolArray:
     """Return a mask of steps back by `hour_us` [us] in the night to Sunday."""
     step_us = np.diff(t_us)
     forward_us = step_us[step_us > 0]

@@ -1,27 +1,27 @@
 """Importer of WattAMeter logs: GPU and CPU power of all nodes of one job.
 
-A node is one NVML log (GPUs) with one RAPL log (CPU packages), or one CodeCarbon log of
-WattAMeter 0.5 that holds both. The job's power is their sum over the nodes, over the
-time that all logs share. The resampling is exact in energy: each step of the profile is
-the difference of the cumulative energy at its edges. Preamble lines are skipped, header
-blocks may repeat (append mode) with their columns in another order, and rows may lack
-the trailing power columns that WattAMeter derives from energy counters. How readings
-are repaired, all counted by cause:
+A node has one NVML log (GPUs) and one RAPL log (CPU packages), or one CodeCarbon log of
+WattAMeter 0.5 with both. The job's power is the sum over nodes, over the common time of
+all logs. Resampling keeps the energy exact: each step of the profile is the difference
+of the cumulative energy at its edges. Preamble lines are skipped; headers may be
+repeated (append mode) with another order of columns; and rows may lack the trailing
+power columns, which WattAMeter derives from energy counters. Repairs, all counted by
+cause:
 
-- Readings of power are joined by straight lines, as in the published data set. A failed
-  read (logged as 0, or below) is bridged by one.
-- A power reading above the limit (800 W) takes the next good reading, as in the
-  published cleaning of doi:10.7799/3025227; at the end of the log, the last good one.
-- CPU power comes from the energy counter alone, difference over difference in time: it
-  holds from one stamp to the next, and the logged power columns (which are the same,
-  and are missing in the last row before each flush) are not read. A failed read (0) is
-  left out: the counter's difference over the longer interval keeps the energy. A GPU's
-  counter moves every 20 to 100 ms (PETSc's PetscLogGpuEnergyMeter), so that two
-  readings may hold one refresh more than their time.
+- Power readings are joined by straight lines, as in the published data set. A failed
+  reading (0 or negative) is bridged.
+- A power reading above the limit (800 W) is replaced by the next valid one, as in the
+  published cleaning of doi:10.7799/3025227; at the end of the log, by the last one.
+- CPU power is the difference of the energy counter per difference in time, constant
+  between two timestamps. The logged power columns contain the same values and are not
+  used, as they are missing in the last row before each flush. A failed reading (0) is
+  omitted: the counter's difference over the longer interval keeps the energy. A GPU's
+  counter is updated every 20 to 100 ms (PETSc's PetscLogGpuEnergyMeter), so that two
+  readings may differ by one update more than their time.
 - A counter that drops within a run of the logger has wrapped if adding its range gives
-  a power within the limit. Any other drop or jump, a drop from one run to the next, and
-  an interval so long that the counter may have wrapped unseen, is bridged by the mean
-  power of the two beside it.
+  a power within the limit. Any other drop or jump, a drop between two runs, and an
+  interval long enough for an unnoticed wrap, is bridged by the mean power of the two
+  adjacent intervals.
 
 References
 ----------
@@ -47,23 +47,23 @@ from diploee.base.errors import LogFormatError, one_of, plural, shown
 from diploee.base.tables import BoolArray, Float64Array, Int64Array
 from diploee.importers.power_logs.options import WattAMeterOptions
 from diploee.importers.power_logs.readings_to_profile import (
-    Device,
+    DeviceReadings,
     check_devices,
     files_in,
-    of_devices,
-    restored,
+    profile_of_devices,
+    undo_averaging,
 )
 from diploee.importers.power_logs.repairs import (
     FAILED,
-    Log,
+    PowerLog,
     RepairCount,
-    bridge,
-    in_order,
+    count_bridged,
+    sort_timestamps,
 )
 from diploee.importers.text.source import read_bytes
-from diploee.importers.text.tables import HeaderTable, ReadTable, listed
-from diploee.importers.text.text import TextLines, text_of
-from diploee.importers.text.timestamps import stamps
+from diploee.importers.text.tables import HeaderTable, ReadTable, join_names
+from diploee.importers.text.text import TextLines, decode_text
+from diploee.importers.text.timestamps import parse_timestamps
 from diploee.importers.text.values import Number, fail_values, numbers
 from diploee.profiles.meter_response import known_meter
 from diploee.profiles.profile import PowerProfile, Repair
@@ -79,7 +79,7 @@ _SLURM_ID = re.compile(r"slurmid_(\d+)")
 _HOST = re.compile(r"node_([^_]+?)(?:\.log)?$")
 _HEADER = re.compile(rb"^# ?timestamp\b[^\n]*", re.M)
 _STAMP = r"^\d{4}-\d\d-\d\d_\d\d:\d\d:\d\d\.\d{1,6}$"
-_READING = Number(may_miss=False)
+_READING = Number(may_be_missing=False)
 _COLUMN = re.compile(r"time\s+\(s\)|[a-z]+\s+\d+\s+\(W\)|[^\s\[\]]+\[[^\]]*\]|\S+")
 _TAG = re.compile(
     r"(gpu|cpu)(?:-|\s+)([0-9]{1,4})(-r[0-9]+)?\s*(\[mW\]|\[mJ\]|\[uJ\]|\(W\))"
@@ -167,14 +167,14 @@ def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile
         ``n_nodes``, if specified, must be the number of nodes in the logs.
     """
     options = WattAMeterOptions(**given)
-    chosen = _one_job(_find(paths), options.slurm_id)
+    chosen = _logs_of_one_job(_find(paths), options.slurm_id)
     digest = hashlib.sha256()
     logs = {}
     for path in sorted(chosen, key=lambda path: (path.name, path)):
         data = read_bytes(path)
         digest.update(data)
         logs[path] = parse_log(path, data, options.max_gap_s, options.max_lost)
-    logs = _taken(logs, options.devices)
+    logs = _select_devices(logs, options.devices)
     n_nodes = _count_nodes(logs)
     if options.n_nodes not in (None, n_nodes):
         raise LogFormatError(
@@ -204,12 +204,12 @@ def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile
             )
         gpus = {str(path) for path, log in logs.items() if log.device_types == {"gpu"}}
         devices = [
-            restored(device, meter) if device.name in gpus else device
+            undo_averaging(device, meter) if device.name in gpus else device
             for device in devices
         ]
-    return of_devices(
+    return profile_of_devices(
         devices,
-        options.of_nodes(n_nodes),
+        options.profile_identity(n_nodes),
         options.step_ms,
         options,
         what="logs",
@@ -221,10 +221,10 @@ def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile
     )
 
 
-def _taken(
+def _select_devices(
     logs: dict[Path, WattAMeterLog], devices: list[str]
 ) -> dict[Path, WattAMeterLog]:
-    """Return the logs with the readings of some devices only, or of all if empty."""
+    """Return the logs with readings of the named devices, by default of all."""
     names = {channel.device for log in logs.values() for channel in log.readings}
     check_devices(next(iter(logs)), devices, names)
     if not devices:
@@ -268,7 +268,7 @@ def _find(paths: Sequence[Path | str]) -> list[Path]:
     return sorted(dict.fromkeys(result), key=_place)
 
 
-def _one_job(paths: list[Path], slurm_id: str | None) -> list[Path]:
+def _logs_of_one_job(paths: list[Path], slurm_id: str | None) -> list[Path]:
     ids = sorted(set(map(_slurm_id, paths)) - {""})
     if slurm_id not in ids and (slurm_id is not None or len(ids) > 1):
         raise LogFormatError(
@@ -301,7 +301,7 @@ def _count_nodes(logs: dict[Path, WattAMeterLog]) -> int:
     return n_nodes
 
 
-def _notes(devices: list[Device]) -> str:
+def _notes(devices: list[DeviceReadings]) -> str:
     start = max(device.curve.t_us[0] for device in devices).astype("datetime64[us]")
     end = min(device.curve.t_us[-1] for device in devices).astype("datetime64[us]")
     longest = max(devices, key=lambda device: device.longest_gap_s)
@@ -315,7 +315,7 @@ def _notes(devices: list[Device]) -> str:
 
 def _log_power(
     log: WattAMeterLog, options: WattAMeterOptions, counts: Counter[str]
-) -> list[Device]:
+) -> list[DeviceReadings]:
     """Return the repaired sums of a log's power channels and counter channels."""
     if log.t_us.size < 2:
         raise LogFormatError(
@@ -355,8 +355,10 @@ def _log_power(
             account.add(
                 cause, lost, filled_w[lost].sum() * interval_s, lost.size * interval_s
             )
-        longest_s = max(longest_s, bridge(account, every, log.t_us, good_rows, curve))
-        repairs += account.settle(float(curve.energy_j[-1]), span_s)
+        longest_s = max(
+            longest_s, count_bridged(account, every, log.t_us, good_rows, curve)
+        )
+        repairs += account.repair_fractions(float(curve.energy_j[-1]), span_s)
     curves = [
         EnergyCurve.from_readings(log.t_us, summed)
         if kind == "power"
@@ -364,10 +366,11 @@ def _log_power(
         for kind, summed in sums.items()
     ]
     devices = [
-        Device(str(log.path), "", curve, log.interval_us, longest_s) for curve in curves
+        DeviceReadings(str(log.path), "", curve, log.interval_us, longest_s)
+        for curve in curves
     ]
     whole_j = sum(float(device.curve.energy_j[-1]) for device in devices)
-    row_repairs = log.account.settle(whole_j, span_s)
+    row_repairs = log.account.repair_fractions(whole_j, span_s)
     devices[0] = replace(devices[0], repairs=(*row_repairs, *repairs))
     return devices
 
@@ -406,7 +409,9 @@ def _counter_energy_j(
     if not plausible.any():
         _fail_device(log, channel, 0)
     counts["counter_wraps"] += int(np.count_nonzero(drop & plausible))
-    step_w = _bridge(np.where(plausible, unwrapped_j, 0.0) / dt_s, plausible)
+    step_w = _bridge_implausible(
+        np.where(plausible, unwrapped_j, 0.0) / dt_s, plausible
+    )
     wrong = np.flatnonzero(~plausible)
     bridged_j, bridged_s = float(step_w[wrong] @ dt_s[wrong]), float(dt_s[wrong].sum())
     account.add(
@@ -425,7 +430,7 @@ def _counter_energy_j(
     return np.asarray(at_rows_j - at_rows_j[0], dtype=np.float64)
 
 
-def _bridge(step_w: Float64Array, plausible: BoolArray) -> Float64Array:
+def _bridge_implausible(step_w: Float64Array, plausible: BoolArray) -> Float64Array:
     """Return power with implausible intervals set to their neighbours' mean [W]."""
     good = np.flatnonzero(plausible)
     wrong = np.flatnonzero(~plausible)
@@ -453,7 +458,7 @@ def parse_log(
     path: Path, data: bytes, max_gap_s: float = 3_600.0, max_lost: float | None = None
 ) -> WattAMeterLog:
     """Parse the bytes of one log, with rows in increasing order of time."""
-    text = text_of(path, data, "a WattAMeter log").single_spaced()
+    text = decode_text(path, data, "a WattAMeter log").single_spaced()
     blocks = _blocks(text)
     tables = [
         sheet.read(
@@ -467,15 +472,17 @@ def parse_log(
     if not sum(sizes):
         problem = "a header without rows, expected readings; give a complete log"
         text.fail(blocks[-1].sheet.header_line, problem)
-    t_us = np.concatenate([_stamps_us(table) for table in tables])
+    t_us = np.concatenate([_timestamps_us(table) for table in tables])
     readings = {
         channel: np.concatenate(
             [numbers(table, channel.device, _READING) for table in tables]
         )
         for channel in blocks[0].channels
     }
-    lines = np.concatenate([block.sheet.text.filled_lines(0) for block in blocks])
-    limits = Log(path, max_gap_s, max_lost, is_local=True)
+    lines = np.concatenate(
+        [block.sheet.text.filled_line_numbers(0) for block in blocks]
+    )
+    limits = PowerLog(path, max_gap_s, max_lost, is_local=True)
     account = RepairCount(limits, "", lambda row: f"{path}:{lines[row]}")
     every = np.arange(t_us.size)
     interval_s = (
@@ -484,7 +491,7 @@ def parse_log(
     row_w = np.zeros(t_us.size)
     for channel, values in readings.items():
         row_w += _row_w(channel, values, interval_s)
-    t_us, rows = in_order(account, every, t_us, row_w)
+    t_us, rows = sort_timestamps(account, every, t_us, row_w)
     counts = {
         "repeated_headers": len(blocks) - 1,
         "rows_without_power": sum(block.n_short for block in blocks),
@@ -505,7 +512,7 @@ def _row_w(channel: Channel, values: Float64Array, interval_s: float) -> Float64
 
 def _blocks(text: TextLines) -> list[_Section]:
     starts = [match.start() for match in _HEADER.finditer(text.data)]
-    preamble = text.upto(starts[0]) if starts else text
+    preamble = text.before_offset(starts[0]) if starts else text
     rows = preamble.without_comments("#")
     if rows.first_row or not starts:
         text.fail(
@@ -514,7 +521,9 @@ def _blocks(text: TextLines) -> list[_Section]:
             f"first line is {shown(text.first_row)}; restore the file's beginning",
         )
     parts = zip(starts, [*starts[1:], len(text.data)], strict=True)
-    blocks = [_block(text.upto(end).after(start)) for start, end in parts]
+    blocks = [
+        _block(text.before_offset(end).from_offset(start)) for start, end in parts
+    ]
     for block in blocks[1:]:
         if block.channels.keys() != blocks[0].channels.keys():
             text.fail(
@@ -544,8 +553,8 @@ def _block(part: TextLines) -> _Section:
             part.first_line,
             (
                 "no column of GPU or CPU package power in the header (found: "
-                f"{listed(names[1:9])}), expected tags such as {_POWER_TAGS}; give an "
-                "NVML, RAPL or CodeCarbon log"
+                f"{join_names(names[1:9])}), expected tags such as {_POWER_TAGS}; give "
+                "an NVML, RAPL or CodeCarbon log"
             ),
         )
     channels = dict(columns[device] for device in sorted(columns))
@@ -553,16 +562,18 @@ def _block(part: TextLines) -> _Section:
     if any(channel.kind == "counter" for channel in channels):
         while _DERIVED.fullmatch(names[n_least - 1]):  # the last rows may lack these
             n_least -= 1
-    rows = part.after(part.data.find(b"\n") + 1 or len(part.data)).without_comments("#")
-    rows, n_short = rows.filled_up(" ", n_least, len(names))
+    rows = part.from_offset(
+        part.data.find(b"\n") + 1 or len(part.data)
+    ).without_comments("#")
+    rows, n_short = rows.pad_rows(" ", n_least, len(names))
     return _Section(
         HeaderTable(rows, names, " ", False, part.first_line), channels, n_short
     )
 
 
-def _stamps_us(table: ReadTable) -> Int64Array:
+def _timestamps_us(table: ReadTable) -> Int64Array:
     words = table.columns["timestamp"]
     good = np.asarray(pc.match_substring_regex(words, _STAMP), dtype=bool)
     fail_values(table, "timestamp", good, "YYYY-mm-dd_HH:MM:SS.ffffff")
     iso = pc.replace_substring(words, "_", "T")
-    return stamps(replace(table, columns={"timestamp": iso}), "timestamp").us
+    return parse_timestamps(replace(table, columns={"timestamp": iso}), "timestamp").us

@@ -1,6 +1,6 @@
 """Importers of request traces, with one module per file format.
 
-Each row becomes one request. ``TRACE_FORMATS.register`` adds a format from outside.
+Each row is one request. ``TRACE_FORMATS.register`` adds a format.
 """
 
 from diploee.importers.request_traces.read import TRACE_FORMATS as TRACE_FORMATS

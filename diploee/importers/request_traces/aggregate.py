@@ -1,6 +1,7 @@
 """Aggregation of the requests in a file to a `RequestTrace`.
 
-Formats, the rules for odd rows, counted by cause, and sums.
+Requests are read in blocks, invalid rows are dropped and counted by cause, and the
+others are summed per service and time step.
 """
 
 from __future__ import annotations
@@ -18,14 +19,18 @@ from diploee.base.clock import MISSING, Zone
 from diploee.base.errors import option
 from diploee.base.tables import BoolArray, Int64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, TimeUnit
-from diploee.importers.registry import FileFormat, has_columns, leave_out
+from diploee.importers.registry import FileFormat, drop_rows, has_columns
 from diploee.importers.request_traces.counts import (
     UNKNOWN_SERVICE,
     RequestCounts,
     ServiceNames,
     check_kept,
 )
-from diploee.importers.request_traces.rows import RequestRows, TraceOptions, rows_of
+from diploee.importers.request_traces.rows import (
+    RequestRows,
+    TraceOptions,
+    request_rows,
+)
 from diploee.importers.text.tables import (
     REPEATED_HEADER,
     TRUNCATED,
@@ -34,7 +39,11 @@ from diploee.importers.text.tables import (
     read_header,
 )
 from diploee.importers.text.text import TextLines, first_block
-from diploee.importers.text.time_units import Counting, counting_in, spacing_of
+from diploee.importers.text.time_units import (
+    TimeScale,
+    column_time_scale,
+    rounding_step,
+)
 from diploee.loads.import_counts import (
     NAIVE,
     NOT_BELIEVED,
@@ -52,7 +61,9 @@ MAX_TOGETHER = 0.01
 _US_PER_MS = 1000
 
 
-def _own_span_ms(first_us: int, last_us: int, n_gaps: int) -> tuple[int, int] | None:
+def _covered_period_ms(
+    first_us: int, last_us: int, n_gaps: int
+) -> tuple[int, int] | None:
     """Return start and end of the period that a trace covers [ms].
 
     None if all requests have the same time. ASSUMPTION [J]: logs are cut at round
@@ -80,7 +91,7 @@ def _roundest(low: float, high: float, otherwise: int) -> int:
     return otherwise
 
 
-def _is_fine(time_us: Int64Array) -> bool:
+def _has_fine_times(time_us: Int64Array) -> bool:
     """Return True if times are fine enough for equal rows to be one request.
 
     ASSUMPTION [J]: the resolution is a millisecond or finer, and fewer than one in a
@@ -88,7 +99,7 @@ def _is_fine(time_us: Int64Array) -> bool:
     """
     if not time_us.size:
         return False
-    spacing_us, span_us = spacing_of(time_us), float(time_us.max() - time_us.min())
+    spacing_us, span_us = rounding_step(time_us), float(time_us.max() - time_us.min())
     return (
         spacing_us <= _US_PER_MS and time_us.size * spacing_us < MAX_TOGETHER * span_us
     )
@@ -103,15 +114,15 @@ class _TraceTotals:
     def __init__(
         self,
         path: Path,
-        counting: Counting | None,
+        time_scale: TimeScale | None,
         options: TraceOptions,
         within: tuple[int, int] | None,
         zero_output_fails: bool,
     ) -> None:
-        self._path, self._counting, self._options = path, counting, options
-        self._is_relative = counting is not None and counting.is_relative
+        self._path, self._time_scale, self._options = path, time_scale, options
+        self._is_relative = time_scale is not None and time_scale.is_relative
         self._zero_output_fails = zero_output_fails
-        self._is_fine = False
+        self._has_fine_times = False
         self._zone = options.zone
         self._requests: list[Int64Array] = []
         self._within = within
@@ -136,15 +147,15 @@ class _TraceTotals:
         if not len(rows):
             return
         if self._last_row is None:
-            self._is_fine = _is_fine(rows.time_us[rows.time_us != MISSING])
+            self._has_fine_times = _has_fine_times(
+                rows.time_us[rows.time_us != MISSING]
+            )
         service = self._services.numbers(rows)
         repeated = self._repeats(rows, service)
         keep = np.ones(len(rows), dtype=bool)
-        leave_out(keep, self._reasons(rows, service, repeated), self._dropped)
-        if not self._is_fine:
-            cause = (
-                "equal to the row before; kept, as the stamps are too coarse to tell"
-            )
+        drop_rows(keep, self._reasons(rows, service, repeated), self._dropped)
+        if not self._has_fine_times:
+            cause = "equal to the row before; kept, as the timestamps are too coarse"
             self._repair(cause, repeated & keep)
         if rows.service is not None and "" in rows.service_names:
             nameless = np.array(rows.service_names)[rows.service] == ""
@@ -157,8 +168,8 @@ class _TraceTotals:
 
     def trace(self, trace_format: str) -> RequestTrace:
         """Return the request trace from the totals of all blocks."""
-        self._services.check_wanted()
-        noted = {} if self._counting is None else self._counting.noted(self._n_kept)
+        self._services.check_requested()
+        noted = {} if self._time_scale is None else self._time_scale.note(self._n_kept)
         counts = ImportCounts(
             self._n_rows,
             self._n_kept,
@@ -184,12 +195,12 @@ class _TraceTotals:
             input_tokens=inputs,
             output_tokens=outputs,
             counts=counts,
-            own_span_ms=_own_span_ms(*self._span_us, self._n_gaps),
+            own_span_ms=_covered_period_ms(*self._span_us, self._n_gaps),
             zone=self._zone or Zone(),
             requests=np.concatenate(self._requests, axis=1) if self._requests else None,
         )
 
-    def without_strays(self) -> tuple[int, int] | None:
+    def steps_without_outliers(self) -> tuple[int, int] | None:
         """Return first and last step without outliers, None if there are none."""
         step, _, n = self._steps.result()
         used, index = np.unique(step, return_inverse=True)
@@ -225,7 +236,7 @@ class _TraceTotals:
             steps = rows.time_us // (self._options.step_ms * _US_PER_MS)
             yield STRAY, (steps < first) | (steps > last)
         yield "other services", service < 0
-        if self._is_fine:
+        if self._has_fine_times:
             yield "repeated rows", repeated
         if self._zero_output_fails and rows.output_tokens is not None:
             yield "failed requests (no response tokens)", rows.output_tokens == 0
@@ -266,15 +277,15 @@ TraceReader = Callable[[Path, TraceOptions], RequestTrace]
 TraceFormat = FileFormat[TraceReader]
 
 
-class Blocks(NamedTuple):
+class RequestBlocks(NamedTuple):
     """Requests of a file as tables, with the unit and origin of their times."""
 
     tables: Iterator[ReadTable]  # columns time, input, output and service
-    stated: Counting | None = None  # unit and origin specified by the user
+    stated: TimeScale | None = None  # unit and origin specified by the user
     documented: TimeUnit | None = None  # time unit documented by the format
 
 
-Opened = Callable[[TextLines, Iterator[TextLines], TraceOptions], Blocks]
+Opened = Callable[[TextLines, Iterator[TextLines], TraceOptions], RequestBlocks]
 """Function from a file's first block, all blocks and the options to its requests."""
 
 
@@ -282,7 +293,7 @@ def row_format(
     name: str,
     title: str,
     recognises: Callable[[TextLines], bool],
-    opened: Opened,
+    open_blocks: Opened,
     *,
     zero_output_fails: bool = False,
 ) -> TraceFormat:
@@ -295,7 +306,7 @@ def row_format(
     def read(path: Path, options: TraceOptions) -> RequestTrace:
         within = None
         while True:
-            tables, counting, documented = opened(
+            tables, time_scale, documented = open_blocks(
                 *first_block(path, "requests"), options
             )
             first: list[ReadTable] = []
@@ -304,18 +315,21 @@ def row_format(
                 if len(table):
                     break
             if first:
-                counting = counting_in(
+                time_scale = column_time_scale(
                     first[-1],
                     ["time"],
                     options.time_unit,
                     documented=documented,
-                    stated=counting,
+                    stated=time_scale,
                     instead=f"map it as timestamp{option('--column timestamp=NAME')}",
                 )
-            totals = _TraceTotals(path, counting, options, within, zero_output_fails)
+            totals = _TraceTotals(path, time_scale, options, within, zero_output_fails)
             for table in chain(first, tables):
-                totals.add(rows_of(table, counting, options.zone))
-            if within is not None or (within := totals.without_strays()) is None:
+                totals.add(request_rows(table, time_scale, options.zone))
+            if (
+                within is not None
+                or (within := totals.steps_without_outliers()) is None
+            ):
                 return totals.trace(name)
 
     return TraceFormat(name, title, recognises, read)
@@ -346,16 +360,16 @@ def csv_format(
 ) -> TraceFormat:
     """Return a trace format of CSV files with fixed column names."""
 
-    def opened(
+    def open_blocks(
         first: TextLines, blocks: Iterator[TextLines], _: TraceOptions
-    ) -> Blocks:
+    ) -> RequestBlocks:
         tables = csv_tables(read_header(first), blocks, columns, title)
-        return Blocks(tables, documented=documented)
+        return RequestBlocks(tables, documented=documented)
 
     return row_format(
         name,
         title,
         has_columns(*columns.values()),
-        opened,
+        open_blocks,
         zero_output_fails=zero_output_fails,
     )

@@ -1,6 +1,6 @@
 """Request counts of a trace by service, time step and token length.
 
-Every length up to 128 has a bin of its own, longer ones bins that are 1 % wide.
+Each length up to 128 tokens has a separate bin; bins of longer requests are 1 % wide.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ EDGES: Int64Array = _edges()
 """Bin edges [tokens], from 0 to 2^31."""
 
 
-def bins_of(tokens: Int64Array) -> Int64Array:
+def bin_indices(tokens: Int64Array) -> Int64Array:
     """Return the bin index of each token length, from 0 to `MAX_TOKENS` tokens."""
     return np.asarray(np.searchsorted(EDGES, tokens, side="right") - 1, dtype=np.int64)
 
@@ -78,7 +78,7 @@ class RequestCounts:
         """Return the counts as token length distributions by service."""
         tokens, service, n = self.result()
         n_requests = np.zeros((n_services, EDGES.size - 1), dtype=np.int64)
-        np.add.at(n_requests, (service, bins_of(tokens)), n)
+        np.add.at(n_requests, (service, bin_indices(tokens)), n)
         totals = np.zeros(n_services, dtype=np.int64)
         np.add.at(totals, service, n * tokens)
         return tuple(
@@ -164,7 +164,7 @@ class ServiceNames:
             len(rows), dtype=np.int64
         )
 
-    def check_wanted(self) -> None:
+    def check_requested(self) -> None:
         """Raise an `InputError` if a requested service is not in the trace."""
         for name in self._wanted or ():
             if name not in self._seen:

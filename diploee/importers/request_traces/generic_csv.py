@@ -1,10 +1,13 @@
 """Importer of any CSV trace with one request per row, by named columns.
 
-The meaning of the time column tells its unit: `time_s` and `time_ms` are numbers from
-the trace's own origin, `unix_s` and `unix_ms` count from 1970 UTC, `timestamp` is ISO
-text, in the zone that the user names, else UTC, where it names none, or numbers in
-`time_unit`, which their size, span and spacing mostly tell. The delimiter (comma,
-semicolon, tab or bar) is inferred from the header.
+Time columns, by key:
+
+- `time_s`, `time_ms`: numbers from the trace's own origin.
+- `unix_s`, `unix_ms`: numbers since 1970 UTC.
+- `timestamp`: ISO text, in its own zone, else in the user's, else in UTC; or numbers in
+  `time_unit`, which is inferred from their size, span and spacing if absent.
+
+The delimiter (comma, semicolon, tab or bar) is inferred from the header.
 """
 
 from __future__ import annotations
@@ -13,18 +16,22 @@ from collections.abc import Iterator
 from typing import Literal, get_args
 
 from diploee.base.errors import InputError, did_you_mean, one_of
-from diploee.importers.request_traces.aggregate import Blocks, csv_tables, row_format
+from diploee.importers.request_traces.aggregate import (
+    RequestBlocks,
+    csv_tables,
+    row_format,
+)
 from diploee.importers.request_traces.rows import TraceOptions
-from diploee.importers.text.tables import DELIMITERS, header_words, read_header
+from diploee.importers.text.tables import DELIMITERS, header_fields, read_header
 from diploee.importers.text.text import TextLines
-from diploee.importers.text.time_units import Counting
+from diploee.importers.text.time_units import TimeScale
 
-_TIMES: dict[str, Counting | None] = {
+_TIMES: dict[str, TimeScale | None] = {
     "timestamp": None,
-    "unix_s": Counting("s", is_relative=False),
-    "unix_ms": Counting("ms", is_relative=False),
-    "time_s": Counting("s", is_relative=True),
-    "time_ms": Counting("ms", is_relative=True),
+    "unix_s": TimeScale("s", is_relative=False),
+    "unix_ms": TimeScale("ms", is_relative=False),
+    "time_s": TimeScale("s", is_relative=True),
+    "time_ms": TimeScale("ms", is_relative=True),
 }
 _OTHERS = {"input_tokens": "input", "output_tokens": "output", "service": "service"}
 Meaning = Literal[
@@ -43,12 +50,12 @@ MEANINGS: tuple[Meaning, ...] = get_args(Meaning)
 
 def recognises(text: TextLines) -> bool:
     """Return True if the header has a time column named by its meaning."""
-    return bool(_TIMES.keys() & header_words(text))
+    return bool(_TIMES.keys() & header_fields(text))
 
 
-def opened(
+def open_blocks(
     first: TextLines, blocks: Iterator[TextLines], options: TraceOptions
-) -> Blocks:
+) -> RequestBlocks:
     """Return the requests of a CSV trace as tables, with the unit of their times.
 
     The columns are those of the options, such as
@@ -77,7 +84,9 @@ def opened(
             f"{one_of(_TIMES)}, and a column of its own for each"
         )
     columns = {_OTHERS.get(meaning, "time"): name for meaning, name in mapping.items()}
-    return Blocks(csv_tables(sheet, blocks, columns, "the trace"), _TIMES[times[0]])
+    return RequestBlocks(
+        csv_tables(sheet, blocks, columns, "the trace"), _TIMES[times[0]]
+    )
 
 
-FORMAT = row_format("csv", "a CSV trace with named columns", recognises, opened)
+FORMAT = row_format("csv", "a CSV trace with named columns", recognises, open_blocks)

@@ -1,10 +1,11 @@
 """Importer of Mooncake traces: one JSON object per line.
 
-``timestamp``, ``input_length``, ``output_length``. Stamps count from the trace's own
-origin, in ms (the published ones are rounded to 3 s). Others write such traces as well:
-those of Bailian, with a ``chat_id``, have seconds. Where neither ``hash_ids`` nor
-``chat_id`` is there, or the numbers speak against it, their span and spacing tell the
-unit, or the user. Stamps since 1970 and in the manner of ISO 8601 are taken as such.
+Keys are ``timestamp``, ``input_length`` and ``output_length``. Timestamps count from
+the trace's own origin, in ms (rounded to 3 s in the published traces). Other traces
+have this format too: those of Bailian, with a ``chat_id``, are in seconds. Without
+``hash_ids`` and ``chat_id``, or if the numbers are implausible, the unit is inferred
+from span and spacing, or specified by the user. Unix and ISO 8601 timestamps are read
+as such.
 
 References
 ----------
@@ -18,9 +19,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from diploee.base.units import TimeUnit
-from diploee.importers.request_traces.aggregate import Blocks, row_format
+from diploee.importers.request_traces.aggregate import RequestBlocks, row_format
 from diploee.importers.request_traces.rows import TraceOptions
-from diploee.importers.text.tables import ReadTable, columns_of
+from diploee.importers.text.tables import ReadTable, text_columns
 from diploee.importers.text.text import TextLines
 
 KEYS = {"time": "timestamp", "input": "input_length", "output": "output_length"}
@@ -33,11 +34,11 @@ def recognises(text: TextLines) -> bool:
     return text.first_row.lstrip().startswith("{")
 
 
-def opened(
+def open_blocks(
     first: TextLines,
     blocks: Iterator[TextLines],
     options: TraceOptions,  # noqa: ARG001
-) -> Blocks:
+) -> RequestBlocks:
     """Return the requests of a Mooncake trace as tables, with the time unit."""
     line, record = next(_records(first))
     if missing := [key for key in KEYS.values() if key not in record]:
@@ -48,7 +49,7 @@ def opened(
         )
     units = (unit for key, unit in UNIT_BESIDE.items() if key in record)
     tables = (_table(block) for block in blocks if not block.data.isspace())
-    return Blocks(tables, documented=next(units, None))
+    return RequestBlocks(tables, documented=next(units, None))
 
 
 def _without_cut(block: TextLines) -> tuple[TextLines, int]:
@@ -59,11 +60,11 @@ def _without_cut(block: TextLines) -> tuple[TextLines, int]:
         if last.startswith(b"{"):
             json.loads(last)
     except (ValueError, RecursionError):
-        return block.upto(end), 1
+        return block.before_offset(end), 1
     return block, 0
 
 
-FORMAT = row_format("mooncake", "a Mooncake trace", recognises, opened)
+FORMAT = row_format("mooncake", "a Mooncake trace", recognises, open_blocks)
 
 
 def _table(block: TextLines) -> ReadTable:
@@ -71,7 +72,7 @@ def _table(block: TextLines) -> ReadTable:
     block, n_cut = _without_cut(block)
     records = list(_records(block))
     lines, path = [line for line, _ in records], block.path
-    columns = columns_of(
+    columns = text_columns(
         {key: [rec.get(name) for _, rec in records] for key, name in KEYS.items()}
     )
     return ReadTable(path, columns, KEYS, lambda row: f"{path}:{lines[row]}", n_cut)

@@ -1,9 +1,9 @@
 """Importers of published CSV traces: Azure's LLM inference, and BurstGPT.
 
-- Azure LLM of 2023 and 2024: stamps of 2023 have seven decimals and no zone, those of
-  2024 ``+00:00`` and no decimals where they are zero.
-- BurstGPT: ``Timestamp`` is in seconds from midnight of the first day; the releases
-  with ``Session ID`` and ``Elapsed time`` are read too. Each model is a service. Rows
+- Azure LLM of 2023 and 2024: timestamps of 2023 have seven decimals and no zone, those
+  of 2024 have ``+00:00``, and no decimals if these are zero.
+- BurstGPT: ``Timestamp`` is in seconds from midnight of the first day; releases with
+  ``Session ID`` and ``Elapsed time`` can be read too. Each model is a service. Rows
   without response tokens are failed requests.
 
 References

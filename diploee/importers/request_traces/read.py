@@ -1,4 +1,4 @@
-"""`read_request_trace`: reader of any known trace; its content shows the format."""
+"""`read_request_trace`: reads a request trace and detects its format."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _sniff(path: Path) -> TraceFormat:
     if path.is_dir():
         return servegen.FORMAT
     text, _ = first_block(path, "requests")
-    return TRACE_FORMATS.recognised(
+    return TRACE_FORMATS.detect(
         text, "map the columns of a CSV file, or write JSON as one object a line"
     )
 

@@ -14,8 +14,8 @@ from diploee.base.errors import LogFormatError
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import US_PER_UNIT, TimeUnit
 from diploee.importers.text.tables import ReadTable
-from diploee.importers.text.time_units import Counting
-from diploee.importers.text.timestamps import stamps
+from diploee.importers.text.time_units import TimeScale
+from diploee.importers.text.timestamps import parse_timestamps
 from diploee.importers.text.values import CORRECT_LINE, Number, labels, numbers
 
 MAX_TIME_US = 10**18
@@ -64,13 +64,13 @@ class RequestRows:
         raise LogFormatError(f"{self.where(row)}: {problem}")
 
 
-def rows_of(
-    table: ReadTable, counting: Counting | None, zone: Zone | None
+def request_rows(
+    table: ReadTable, time_scale: TimeScale | None, zone: Zone | None
 ) -> RequestRows:
-    """Return the requests of a table, with times in the unit of `counting`."""
-    rows = _times(table, counting, zone)
+    """Return the requests of a table, with times in the unit of `time_scale`."""
+    rows = _times(table, time_scale, zone)
     lengths = {
-        f"{side}_tokens": whole(numbers(table, side, TOKENS))
+        f"{side}_tokens": to_integers(numbers(table, side, TOKENS))
         for side in ("input", "output")
         if side in table
     }
@@ -81,16 +81,18 @@ def rows_of(
 
 
 def _times(
-    table: ReadTable, counting: Counting | None, zone: Zone | None
+    table: ReadTable, time_scale: TimeScale | None, zone: Zone | None
 ) -> RequestRows:
     """Return the requests of a table with times only, without lengths or services."""
-    if counting is not None:
-        unit_us = US_PER_UNIT[counting.unit]
-        kind = Number(MAX_TIME_US / unit_us, of=counting.unit)
-        time_us = whole(np.rint(numbers(table, "time", kind) * unit_us))
+    if time_scale is not None:
+        unit_us = US_PER_UNIT[time_scale.unit]
+        kind = Number(MAX_TIME_US / unit_us, of=time_scale.unit)
+        time_us = to_integers(np.rint(numbers(table, "time", kind) * unit_us))
         return RequestRows(table.where, time_us, None, None)
-    result = stamps(table, "time", remedy=f"{CORRECT_LINE}, or write all times so")
-    n_local = int(np.count_nonzero(result.there & ~result.is_aware))
+    result = parse_timestamps(
+        table, "time", remedy=f"{CORRECT_LINE}, or write all times so"
+    )
+    n_local = int(np.count_nonzero(result.is_present & ~result.is_aware))
     named = result.zone()
     offset_min = 0 if named is None else named.utcoffset(None) // timedelta(minutes=1)
     return RequestRows(
@@ -100,7 +102,7 @@ def _times(
     )
 
 
-def whole(values: Float64Array) -> Int64Array:
+def to_integers(values: Float64Array) -> Int64Array:
     """Return values as whole numbers, with `MISSING` for NaN."""
     missing = np.isnan(values)
     return np.where(missing, MISSING, np.where(missing, 0, values).astype(np.int64))

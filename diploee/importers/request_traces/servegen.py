@@ -1,15 +1,16 @@
-"""Importer of ServeGen client traces.
+"""Importer of ServeGen client traces, which contain rates instead of requests.
 
-Rates instead of requests, a row per 600 s and a file per client. Each
-``chunk-N-trace.csv`` has no header; its columns are the start [s], the rate [1/s], the
-coefficient of variation of the gaps, and the family and two parameters of their
-distribution. A folder of chunks is one service, named after the folder, whose rate is
-the sum over its clients; in a folder of such folders each is a service. Lengths stand
-beside a chunk, ``chunk-N-dataset.json``: windows by their start [s], each with the
-shares of ``input_tokens`` and ``output_tokens`` as text,
+Each client has a file ``chunk-N-trace.csv`` without a header, with a row per 600 s:
+start [s], rate [1/s], coefficient of variation of the gaps, and family and two
+parameters of their distribution. A folder of chunks is one service, named after the
+folder, whose rate is the sum over its clients; in a folder of such folders each is a
+service.
+
+Token lengths are in ``chunk-N-dataset.json``: time windows by their start [s], each
+with the fractions of ``input_tokens`` and ``output_tokens`` as text,
 ``{"0": {"output_tokens": "{120: 0.25, 130: 0.75}"}}``. A window without lengths has
-those of the one before. The files are large: those of a service's largest clients are
-read, up to `COVERED`.
+those of the previous one. As these files are large, only those of a service's largest
+clients are read, up to `COVERED` of its requests.
 
 References
 ----------
@@ -32,17 +33,17 @@ from diploee.base.errors import InputError, LogFormatError, did_you_mean, one_of
 from diploee.base.plain_data import parse_json
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_S
-from diploee.importers.registry import leave_out
+from diploee.importers.registry import drop_rows
 from diploee.importers.request_traces.aggregate import OUT_OF_ORDER, TraceFormat
 from diploee.importers.request_traces.counts import (
     ALL_SERVICES,
     EDGES,
-    bins_of,
+    bin_indices,
     check_kept,
     check_span,
 )
 from diploee.importers.request_traces.rows import TraceOptions
-from diploee.importers.text.source import read_bytes, reading
+from diploee.importers.text.source import convert_os_errors, read_bytes
 from diploee.importers.text.tables import TRUNCATED, HeaderTable
 from diploee.importers.text.text import TextLines, read_text
 from diploee.importers.text.values import Number, numbers
@@ -86,13 +87,13 @@ def read(path: Path, options: TraceOptions) -> RequestTrace:
         name: [_read_client(file, dropped, repaired) for file in files]
         for name, files in _chunks(path, options.services).items()
     }
-    clients = _without_strays(clients, dropped)
+    clients = _drop_outliers(clients, dropped)
     n_kept = sum(client.time_s.size for group in clients.values() for client in group)
     counts = ImportCounts(n_kept + sum(dropped.values()), n_kept, dropped, repaired)
     check_kept(path, counts)
     step_ms = options.step_ms
     lengths = _lengths(clients)
-    first, n_requests, own_span_ms = _rebinned(path, list(clients.values()), step_ms)
+    first, n_requests, own_span_ms = _rebin(path, list(clients.values()), step_ms)
     return RequestTrace(
         source=str(path),
         trace_format=FORMAT.name,
@@ -111,7 +112,7 @@ def read(path: Path, options: TraceOptions) -> RequestTrace:
 FORMAT = TraceFormat("servegen", "ServeGen client traces", recognises, read)
 
 
-class _Dataset(
+class _TokenLengths(
     RootModel[dict[Annotated[str, Field(pattern=r"^\d{1,12}$")], dict[str, Any]]]
 ):
     """Token lengths of a chunk by start of their time window [s]."""
@@ -132,7 +133,7 @@ class _ClientRates:
         return replace(self, time_s=self.time_s[near], rate_rps=self.rate_rps[near])
 
     def requests_until(self, edges_s: Float64Array) -> Float64Array:
-        """Return the cumulative number of requests at times [s], shaped alike."""
+        """Return the cumulative number of requests at times [s], of equal shape."""
         if not self.time_s.size:
             return np.zeros(edges_s.shape)
         corners_s = np.column_stack((self.time_s, self.time_s + ROW_S)).ravel()
@@ -146,7 +147,7 @@ def _read_client(
 ) -> _ClientRates:
     """Read the request rates of one client's chunk, and count odd rows."""
     text = read_text(path, "the rates of a ServeGen chunk")
-    text, _ = text.filled_up(",", N_LEAST, len(COLUMNS))
+    text, _ = text.pad_rows(",", N_LEAST, len(COLUMNS))
     sheet = HeaderTable(text, COLUMNS, is_quoted=False)
     table = sheet.read(("time", "rate"), may_be_cut=True)
     time_s, rate_rps = numbers(table, "time", TIME_S), numbers(table, "rate", RATE_RPS)
@@ -158,7 +159,7 @@ def _read_client(
         ("negative time", time_s < 0),
         ("negative rate", rate_rps < 0),
     )
-    leave_out(keep, causes, dropped)
+    drop_rows(keep, causes, dropped)
     repaired[OUT_OF_ORDER] += int(np.count_nonzero(np.diff(time_s[keep]) < 0))
     order = np.flatnonzero(keep)[np.argsort(time_s[keep], kind="stable")]
     repeated = np.diff(time_s[order], prepend=-np.inf) == 0
@@ -197,7 +198,7 @@ def _lengths(
                 client = group[index].between(start_s, end_s)
                 n = float(client.rate_rps.sum()) * ROW_S
                 expected[side] += np.bincount(
-                    bins_of(tokens), n * share, EDGES.size - 1
+                    bin_indices(tokens), n * share, EDGES.size - 1
                 )
                 totals[side] += n * float(tokens @ share)
         for side, counts in expected.items():
@@ -224,7 +225,9 @@ def _windows(
     )
     if path.name == chunk.name or not path.is_file():
         return
-    content = parse_json(read_bytes(path), str(path), _Dataset, LogFormatError).root
+    content = parse_json(
+        read_bytes(path), str(path), _TokenLengths, LogFormatError
+    ).root
     for side in _SIDES:
         texts = {
             int(start): fields.get(side, "{}") for start, fields in content.items()
@@ -247,7 +250,7 @@ def _windows(
                 yield side, start_s, np.nextafter(end_s, 0), tokens, share / share.sum()
 
 
-def _without_strays(
+def _drop_outliers(
     clients: dict[str, list[_ClientRates]], dropped: Counter[str]
 ) -> dict[str, list[_ClientRates]]:
     """Return the clients without the few rows years from all others; count the rows."""
@@ -273,7 +276,7 @@ def _chunks(path: Path, services: Sequence[str] | None) -> dict[str, list[Path]]
                 "name"
             )
         return {services[0] if services else ALL_SERVICES: [path]}
-    with reading(path, "give a readable folder"):
+    with convert_os_errors(path, "give a readable folder"):
         folders = [path, *sorted(child for child in path.iterdir() if child.is_dir())]
         result = {
             folder.resolve().name: sorted(folder.glob(CHUNKS)) for folder in folders
@@ -289,7 +292,7 @@ def _chunks(path: Path, services: Sequence[str] | None) -> dict[str, list[Path]]
     return {name: result[name] for name in names}
 
 
-def _rebinned(
+def _rebin(
     path: Path, services: list[list[_ClientRates]], step_ms: int
 ) -> tuple[int, Float64Array, tuple[int, int]]:
     """Return first step, requests by service and step, and start and end [ms].

@@ -1,6 +1,6 @@
-"""Reader of offline (batch) inference measurements.
+"""Reader of offline (batch) inference measurements, converted to power profiles.
 
-The power of one batch on each node of a job (section 3.4).
+A profile is the power of one batch on each node of a job (section 3.4 of the paper).
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ def _batch_profile(
     spec: BatchInference, workload: str, n_nodes: int, folder: Path
 ) -> PowerProfile:
     file = read_curve_file(spec.curve, folder)
-    elapsed_s, mean_w, peak_w, least_w = _measured(spec, file)
+    elapsed_s, mean_w, peak_w, least_w = _measured_batch(spec, file)
     # Whole milliseconds, so that a job of whole batches has their energy to the last
     # joule.
     dt_ms = math.ceil(elapsed_s * MS_PER_S / MAX_SAMPLES)
     n_samples = max(round(elapsed_s * MS_PER_S / dt_ms), 1)
-    course_w = _course_w(n_samples, mean_w, peak_w, least_w)
+    course_w = _batch_power_w(n_samples, mean_w, peak_w, least_w)
     profile_id = f"~{spec.curve}-{spec.output_tokens}t-{spec.batch_size}b-{n_nodes}n"
     phase = named_rng(0, "batch_inference", profile_id).integers(0, n_samples, n_nodes)
     phase[0] = 0
@@ -87,9 +87,11 @@ def _batch_profile(
     for shift, count in zip(*np.unique(phase, return_counts=True), strict=True):
         power_w += count * np.roll(course_w, shift)
     shipped = file.path.is_relative_to(shipped_folder("profiles"))
-    own = Provenance("reference", spec.curve, "unknown", elapsed_s, elapsed_s, 0.0)
+    file_provenance = Provenance(
+        "reference", spec.curve, "unknown", elapsed_s, elapsed_s, 0.0
+    )
     provenance = replace(
-        PUBLISHED_NODE if shipped else own,
+        PUBLISHED_NODE if shipped else file_provenance,
         source_sha256=file.sha256,
         sampling_interval_s=elapsed_s,
         averaging_window_s=elapsed_s,
@@ -107,7 +109,7 @@ def _batch_profile(
     )
 
 
-def _measured(
+def _measured_batch(
     spec: BatchInference, file: CurveFile
 ) -> tuple[float, float, float, float]:
     """Return a batch's time [s], mean power, peak power, and lowest mean power [W]."""
@@ -130,7 +132,7 @@ def _measured(
     )
 
 
-def _course_w(
+def _batch_power_w(
     n_samples: int, mean_w: float, peak_w: float, least_w: float
 ) -> Float64Array:
     """Compute the power of a batch over time [W], shape (n_samples,).

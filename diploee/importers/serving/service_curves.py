@@ -1,7 +1,7 @@
 """Reader of the power and latency curves of all services of a scenario.
 
-Measured ones from files, logistic ones computed. Files are CSV with `#` comments, every
-fault named by file and line; samples are power in time.
+Curves are measured (from files) or logistic (computed). Files are CSV with ``#``
+comments, and errors name file and line; power samples are power over time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from diploee.base.rng import named_rng
 from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_S, PROFILE_STEP_MS
 from diploee.importers.power_logs.generic_csv import import_plain
-from diploee.importers.text.tables import ReadTable, read_sheet
+from diploee.importers.text.tables import ReadTable, read_header_table
 from diploee.importers.text.values import Number, fail_values, numbers
 from diploee.integrations.openg2g.operating_curves import logistic_curves
 from diploee.loads.services.batch_power_model import law_curve
@@ -104,7 +104,7 @@ def _service_curves(
         power, latency = logistic_curves(name, service.logistic, tokens, nodes, metric)
         return ServiceCurves(replace(power, samples=samples), latency, read)
     if (law := service.batch_power_model) is not None:
-        return _law_curves(name, service, law, tokens, folder)
+        return _computed_curves(name, service, law, tokens, folder)
     if service.power_curve is None:
         power = PowerCurve(
             name,
@@ -124,7 +124,7 @@ def _service_curves(
     return ServiceCurves(power, latency, (*read, latency_file))
 
 
-def _law_curves(
+def _computed_curves(
     name: str, service: Service, law: BatchPowerModel, tokens: float, folder: Path
 ) -> ServiceCurves:
     read: tuple[ServingFile, ...] = ()
@@ -220,7 +220,7 @@ def _find_curve_file(name: str, folder: Path) -> Path:
     if name in shipped:
         return shipped[name]
     raise InputError(
-        f"{shown(name)}: no such curve file beside the scenario and no shipped "
+        f"{shown(name)}: no such curve file next to the scenario and no built-in "
         f"curve (shipped: {one_of(shipped)}){did_you_mean(Path(name).stem, shipped)}"
     )
 
@@ -228,7 +228,7 @@ def _find_curve_file(name: str, folder: Path) -> Path:
 def read_curve_file(name: str, folder: Path) -> CurveFile:
     """Read a curve file as a table of text columns, with the file's hash."""
     path = _find_curve_file(name, folder)
-    sheet = read_sheet(path, f"a header such as '{RATE_COLUMN},...'")
+    sheet = read_header_table(path, f"a header such as '{RATE_COLUMN},...'")
     columns = [column for column in sheet.names if column] or [RATE_COLUMN]
     return CurveFile(name, path, sheet.text.sha256, sheet.read(columns, "a curve"))
 
@@ -280,7 +280,7 @@ def _missing(file: CurveFile, column: str) -> InputError:
 
 def _curve_values(file: CurveFile, column: str) -> Float64Array:
     """Return a column of positive numbers, or raise `InputError` with the line."""
-    kind = Number(MAX_NUMBER, at_least=MIN_NUMBER, may_miss=False)
+    kind = Number(MAX_NUMBER, at_least=MIN_NUMBER, may_be_missing=False)
     return numbers(file.table, column, kind)
 
 
@@ -335,11 +335,14 @@ def _sample(name: str, rate_rps: float, profile: PowerProfile) -> PowerSample:
     copies = -(-PLAYED_MS // (power_w.size * dt_ms))
     rng = named_rng(0, "profiles", "serving", name, f"{rate_rps:g}", "places")
     return PowerSample(
-        rate_rps, dt_ms, _shuffled(power_w, copies, rng), profile.provenance
+        rate_rps,
+        dt_ms,
+        _repeat_from_random_starts(power_w, copies, rng),
+        profile.provenance,
     )
 
 
-def _shuffled(
+def _repeat_from_random_starts(
     power_w: Float64Array, copies: int, rng: np.random.Generator
 ) -> Float64Array:
     """Return a power sample repeated several times, each from a random start [W]."""

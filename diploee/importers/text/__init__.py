@@ -1,6 +1,6 @@
-"""Reading of foreign text files, shared by all importers.
+"""Readers of foreign text files, shared by all importers.
 
-Bytes become text (`source`, `text`), its rows columns of strings (`tables`), these
-numbers, labels and times (`values`, `stamps`, `time_units`). A format's own module says
-what its columns are called and mean; all that goes wrong is named here, with its line.
+Bytes are read as text (`source`, `text`), rows of text as columns of strings
+(`tables`), and these as numbers, labels and times (`values`, `timestamps`,
+`time_units`). The module of a format names its columns. Errors name the line.
 """

@@ -1,6 +1,6 @@
-"""Foreign files as bytes: packed or plain, files or pipes.
+"""Access to foreign files as bytes, decompressed by their content.
 
-Regular files alone, unpacked by their content, up to a limit.
+Only regular files are read, up to a maximum size.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _KINDS = {
 
 def open_file(path: Path) -> BinaryIO:
     """Open a regular file for reading, or raise `LogFormatError` for anything else."""
-    with reading(path, "give a readable file"):
+    with convert_os_errors(path, "give a readable file"):
         kind = stat.S_IFMT(path.stat().st_mode)
         if kind == stat.S_IFREG:
             return path.open("rb")
@@ -60,19 +60,19 @@ def open_file(path: Path) -> BinaryIO:
 
 def read_bytes(path: Path) -> bytes:
     """Return the stored bytes of a regular file, or fail as `open_file` does."""
-    with open_file(path) as file, reading(path, "give a readable file"):
+    with open_file(path) as file, convert_os_errors(path, "give a readable file"):
         return file.read()
 
 
-def readable(path: Path, key: str) -> Path:
+def existing_file(path: Path, key: str) -> Path:
     """Return the path if it exists, else raise `LogFormatError` with the YAML key."""
-    with reading(path, f"{key} is relative to the scenario file"):
+    with convert_os_errors(path, f"{key} is relative to the scenario file"):
         path.stat()
     return path
 
 
 @contextmanager
-def reading(path: Path, remedy: str) -> Iterator[None]:
+def convert_os_errors(path: Path, remedy: str) -> Iterator[None]:
     """Convert operating system errors to `LogFormatError` with path and remedy."""
     try:
         yield
@@ -83,12 +83,12 @@ def reading(path: Path, remedy: str) -> Iterator[None]:
         ) from error
 
 
-def unpacked(path: Path, data: bytes) -> bytes:
+def decompress(path: Path, data: bytes) -> bytes:
     """Return file content, decompressed if it is compressed; errors name the path."""
     if not data.startswith(tuple(_PACKINGS)):
         return data
     parts, size = [], 0
-    for part in unpacked_pieces(path, io.BytesIO(data)):
+    for part in decompress_chunks(path, io.BytesIO(data)):
         parts.append(part)
         size += len(part)
         if size > MAX_UNPACKED_BYTES:
@@ -96,7 +96,7 @@ def unpacked(path: Path, data: bytes) -> bytes:
     return b"".join(parts)
 
 
-def unpacked_pieces(path: Path, file: BinaryIO) -> Iterator[bytes]:
+def decompress_chunks(path: Path, file: BinaryIO) -> Iterator[bytes]:
     """Yield chunks of an open file, decompressed if it is compressed.
 
     Errors name the path.

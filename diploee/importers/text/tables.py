@@ -1,4 +1,4 @@
-"""Delimited text as columns of strings; problems name their line."""
+"""Delimited text as columns of strings; errors name the line."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from diploee.base.tables import BoolArray, Int64Array, arrow_numbers, arrow_text
 from diploee.importers.text.text import (
     MAX_LINE_BYTES,
     TextLines,
+    decode_text,
     read_text,
-    text_of,
 )
 
 DELIMITERS = ",;\t|"
@@ -56,11 +56,11 @@ class ReadTable:
         """Return the table with only the rows of a mask."""
         if kept.all():
             return self
-        mask, where = arrow_numbers(kept), self.where_of(np.flatnonzero(kept))
+        mask, where = arrow_numbers(kept), self.row_locator(np.flatnonzero(kept))
         columns = {key: pc.filter(column, mask) for key, column in self.columns.items()}
         return replace(self, columns=columns, where=where)
 
-    def where_of(self, rows: Int64Array) -> Callable[[int], str]:
+    def row_locator(self, rows: Int64Array) -> Callable[[int], str]:
         """Return a function from the index in `rows` to file and line."""
         where = self.where  # not self, so that no columns stay in memory
         return lambda nth: where(int(rows[nth]))
@@ -78,7 +78,7 @@ class HeaderTable:
 
     @property
     def path(self) -> Path:
-        """Path of the file."""
+        """Path of the file that contains the table."""
         return self.text.path
 
     @property
@@ -102,7 +102,7 @@ class HeaderTable:
                 return matches[0] if len(matches) == 1 else None
         return None
 
-    def found(self, names: Mapping[str, str]) -> dict[str, str]:
+    def existing(self, names: Mapping[str, str]) -> dict[str, str]:
         """Return only the existing columns of a mapping from keys to names."""
         return {
             key: name for key, name in names.items() if self.index(name) is not None
@@ -118,7 +118,7 @@ class HeaderTable:
                     problem, near = "is there several times", "; rename all but one"
                 raise LogFormatError(
                     f"{self.header}: column '{one_line(name)}' {problem}, expected "
-                    f"once in {what} (found: {listed(self.names)}){near}"
+                    f"once in {what} (found: {join_names(self.names)}){near}"
                 )
 
     def read(
@@ -141,8 +141,8 @@ class HeaderTable:
         if text.first_line <= self.header_line:
             start += len(text.first_row.encode())
         indices = {key: self.index(name) for key, name in columns.items()}
-        odd = _OddRows()
-        table, problem = self._parsed(memoryview(text.data)[start:], indices, odd)
+        odd = _MalformedRows()
+        table, problem = self._parse(memoryview(text.data)[start:], indices, odd)
         n_filled = len(table) + len(odd.numbers)
         is_cut = (
             may_be_cut
@@ -153,7 +153,7 @@ class HeaderTable:
 
         def line(number: int) -> int:
             """Return the line number of the n-th line that is not empty."""
-            return int(text.filled_lines(start)[number - 1])
+            return int(text.filled_line_numbers(start)[number - 1])
 
         if odd.wrong and not is_cut:
             text.fail(
@@ -163,7 +163,7 @@ class HeaderTable:
                 "remove this line",
             )
         has_quotes = self.is_quoted and text.data.find(b'"', start) >= 0
-        if problem or (has_quotes and text.filled_lines(start).size != n_filled):
+        if problem or (has_quotes and text.filled_line_numbers(start).size != n_filled):
             _fail_reading(text, start, problem)
 
         def where(row: int) -> str:
@@ -177,8 +177,8 @@ class HeaderTable:
         read = ReadTable(text.path, columns_read, names, where, int(is_cut))
         return _without_headers(read) if self.header_line else read
 
-    def _parsed(
-        self, body: memoryview, indices: Mapping[str, int | None], odd: _OddRows
+    def _parse(
+        self, body: memoryview, indices: Mapping[str, int | None], odd: _MalformedRows
     ) -> tuple[pa.Table, str]:
         """Return the parsed columns by index, and the parser's error or empty text."""
         names = [f"#{index}" for index in range(len(self.names))]
@@ -211,7 +211,7 @@ class HeaderTable:
 
 
 @dataclass
-class _OddRows:
+class _MalformedRows:
     """Handler of lines with a wrong number of fields, which collects line numbers.
 
     Numbers count from 1 among lines that are not empty. Blank lines are in `numbers`
@@ -230,16 +230,16 @@ class _OddRows:
         return "skip" if len(self.wrong) < 2 else "error"
 
 
-def read_sheet(path: Path | str, expected: str) -> HeaderTable:
+def read_header_table(path: Path | str, expected: str) -> HeaderTable:
     """Read a delimited file up to its header; columns are read on request."""
     path = Path(path)
     return read_header(read_text(path, expected).without_comments("#"), DELIMITERS)
 
 
-def sheet_of(path: Path, stored: bytes, expected: str) -> HeaderTable:
-    """Return stored file content as a table whose header is read."""
+def parse_header_table(path: Path, stored: bytes, expected: str) -> HeaderTable:
+    """Parse stored file content up to its header; columns are read on request."""
     return read_header(
-        text_of(path, stored, expected).without_comments("#"), DELIMITERS
+        decode_text(path, stored, expected).without_comments("#"), DELIMITERS
     )
 
 
@@ -261,7 +261,7 @@ def read_header(
     return HeaderTable(text, stripped, delimiter, is_quoted, text.start_line)
 
 
-def header_words(text: TextLines) -> set[str]:
+def header_fields(text: TextLines) -> set[str]:
     """Return the fields of the first line as a set, unquoted and in lower case."""
     row = text.first_row.casefold()
     for delimiter in DELIMITERS:
@@ -269,14 +269,14 @@ def header_words(text: TextLines) -> set[str]:
     return {word.strip().strip('"') for word in row.split(",")}
 
 
-def listed(names: Iterable[str]) -> str:
+def join_names(names: Iterable[str]) -> str:
     """Return shortened column names as text for an error message."""
     short = [name[:MAX_NAME_LENGTH] for name in names if name]
     more = ", ..." if len(short) > LISTED_COLUMNS else ""
     return one_line(one_of(short[:LISTED_COLUMNS]) + more)
 
 
-def columns_of(values: Mapping[str, Iterable[Any]]) -> dict[str, Any]:
+def text_columns(values: Mapping[str, Iterable[Any]]) -> dict[str, Any]:
     """Return values as Arrow columns of text by key, with empty text for None."""
     return {
         key: pa.chunked_array(

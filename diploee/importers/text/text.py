@@ -1,7 +1,7 @@
-"""Text lines of a foreign file, checked to be safe to parse.
+"""Text lines of a foreign file, with their line numbers, checked before parsing.
 
-Unpacked, UTF-8, lines ended by LF, with their numbers. A Parquet file is the CSV file
-of its table.
+The text is decompressed, UTF-8, and has LF line ends. A Parquet file is read as the CSV
+file of its table.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from diploee.base.errors import Brief, LogFormatError, one_line
 from diploee.base.tables import Int64Array
 from diploee.importers.text.source import (
     MAX_UNPACKED_BYTES,
+    decompress,
+    decompress_chunks,
     fail_size,
     open_file,
     read_bytes,
-    unpacked,
-    unpacked_pieces,
 )
 
 HEAD_BYTES = 1 << 16
@@ -84,7 +84,7 @@ class TextLines(Brief):
         """Return the line number at a byte offset, from 1."""
         return self.data.count(b"\n", 0, offset) + self.first_line
 
-    def filled_lines(self, start: int) -> Int64Array:
+    def filled_line_numbers(self, start: int) -> Int64Array:
         """Return the line numbers of non-empty lines from a byte offset on."""
         raw = np.frombuffer(self.data, np.uint8, offset=start)
         ends = np.append(np.flatnonzero(raw == ord("\n")), raw.size)
@@ -96,11 +96,11 @@ class TextLines(Brief):
             if line and not line.isspace():
                 yield number, line
 
-    def after(self, offset: int) -> TextLines:
+    def from_offset(self, offset: int) -> TextLines:
         """Return the lines from a byte offset on, the start of a line."""
         return replace(self, data=self.data[offset:], first_line=self.line_at(offset))
 
-    def upto(self, offset: int) -> TextLines:
+    def before_offset(self, offset: int) -> TextLines:
         """Return the lines before a byte offset, the start of a line."""
         return replace(self, data=self.data[:offset])
 
@@ -121,7 +121,7 @@ class TextLines(Brief):
         data = data.replace(b" \n", b"\n").replace(b"\n ", b"\n").strip(b" ")
         return replace(self, data=data)
 
-    def filled_up(
+    def pad_rows(
         self, delimiter: str, n_least: int, n_fields: int
     ) -> tuple[TextLines, int]:
         """Return the text with missing last fields added as empty, and the row count.
@@ -144,12 +144,12 @@ class TextLines(Brief):
 
 def read_text(path: Path, expected: str) -> TextLines:
     """Read a whole text file, plain or compressed, or a Parquet file as CSV text."""
-    return text_of(path, read_bytes(path), expected)
+    return decode_text(path, read_bytes(path), expected)
 
 
-def text_of(path: Path, stored: bytes, expected: str) -> TextLines:
+def decode_text(path: Path, stored: bytes, expected: str) -> TextLines:
     """Return stored file content as text, from plain, compressed or Parquet data."""
-    data = unpacked(path, stored)
+    data = decompress(path, stored)
     if data.startswith(_PARQUET) or {".parquet", ".pq"} & set(path.suffixes[-2:]):
         data = _csv_of_parquet(path, data)
     text = _text(path, data)
@@ -164,7 +164,7 @@ def read_blocks(path: Path) -> Iterator[TextLines]:
     """Yield blocks of whole lines of a text file, a few MiB each."""
     line, rest = 1, b""
     with open_file(path) as file:
-        for piece in chain(unpacked_pieces(path, file), [b""]):
+        for piece in chain(decompress_chunks(path, file), [b""]):
             rest += piece
             # A CR at the end may be followed by an LF in the next chunk
             end = max(rest.rfind(b"\n"), rest.rfind(b"\r", 0, -1)) + 1
@@ -246,12 +246,12 @@ def _csv_of_parquet(path: Path, data: bytes) -> bytes:
             f"{path}: not a readable Parquet file ({why}); write it again"
         ) from error
     text = pa.BufferOutputStream()
-    columns = [_written(column) for column in table.columns]
+    columns = [_csv_writable(column) for column in table.columns]
     pa_csv.write_csv(pa.table(columns, names=table.column_names), text)
     return bytes(text.getvalue().to_pybytes())
 
 
-def _written(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _csv_writable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column converted to values that Arrow writes to CSV as expected."""
     kind = column.type
     if pa.types.is_duration(kind):

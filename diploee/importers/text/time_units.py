@@ -1,9 +1,10 @@
-"""Units of numeric times and durations, and whether times count from 1970.
+"""Units of numeric times and durations, and detection of times since 1970.
 
-Numbers since 1970 tell their unit by their size, others by the name of their column,
-such as ``submit_ms``. Where it has none, they are judged in each unit by what logs of
-jobs and requests are like (`LIKELY_SPAN_S`, `MAX_SPACING_S`, `MAX_RATE_PER_S`). A unit
-is taken where every other one is ten times further off; else the user is asked.
+The unit of numbers since 1970 follows from their size, that of others from the name of
+their column, such as ``submit_ms``. Otherwise the numbers are compared, in each unit,
+with typical logs of jobs and requests (`LIKELY_SPAN_S`, `MAX_SPACING_S`,
+`MAX_RATE_PER_S`). A unit is used if all others are ten times further from typical
+values; if no unit is, the user must specify it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from diploee.importers.text.values import (
     Number,
     fail_values,
     numbers,
-    value_shown,
+    value_text,
     without_missing,
 )
 
@@ -75,14 +76,14 @@ _WORDS = {
 
 
 @dataclass(frozen=True)
-class Counting:
-    """Unit and origin of times that are numbers."""
+class TimeScale:
+    """Unit and origin of numeric times."""
 
     unit: TimeUnit
     is_relative: bool  # True for an origin of the log, False for 1970 UTC
     is_inferred: bool = False  # True if inferred from the numbers only
 
-    def noted(self, n_rows: int) -> dict[str, int]:
+    def note(self, n_rows: int) -> dict[str, int]:
         """Return the note on an inferred unit with the number of rows, or nothing."""
         cause = (
             f"times taken as {self.unit} by their span and spacing; else give time_unit"
@@ -90,11 +91,11 @@ class Counting:
         return {cause: n_rows} if self.is_inferred else {}
 
 
-def counting_of(
+def infer_time_scale(
     values: Float64Array,
     unit: TimeUnit | None = None,
     documented: TimeUnit | None = None,
-) -> Counting | None:
+) -> TimeScale | None:
     """Infer unit and origin of numeric times, in the specified or most likely unit.
 
     None if unclear. A format's documented unit is used if it is about as likely as the
@@ -108,17 +109,17 @@ def counting_of(
             SINCE_US[0] <= low * US_PER_UNIT[each]
             and high * US_PER_UNIT[each] < SINCE_US[1]
         ):
-            return Counting(each, is_relative=False)
+            return TimeScale(each, is_relative=False)
     if unit:
-        return Counting(unit, is_relative=True)
+        return TimeScale(unit, is_relative=True)
     far = _far_from_likely(values[~np.isnan(values)])
     for each in far:
         others = [off for other, off in far.items() if other != each]
         if values.size >= MIN_TIMES and far[each] + 1 <= min(others):
-            return Counting(each, is_relative=True, is_inferred=each != documented)
+            return TimeScale(each, is_relative=True, is_inferred=each != documented)
     as_likely = AS_LIKELY if values.size >= MIN_TIMES else AS_LIKELY_FEW
     if documented and (not far or far[documented] <= min(far.values()) + as_likely):
-        return Counting(documented, is_relative=True)
+        return TimeScale(documented, is_relative=True)
     return None
 
 
@@ -131,7 +132,7 @@ def _far_from_likely(values: Float64Array) -> dict[TimeUnit, float]:
     span = (high - low) / 0.9
     if not span > 0:
         return {}
-    spacing = spacing_of(values)
+    spacing = rounding_step(values)
     return {
         unit: decades_off(span * unit_s, *LIKELY_SPAN_S)
         + decades_off(spacing * unit_s, 0.0, MAX_SPACING_S)
@@ -141,7 +142,7 @@ def _far_from_likely(values: Float64Array) -> dict[TimeUnit, float]:
     }
 
 
-def spacing_of(times: Float64Array | Int64Array) -> float:
+def rounding_step(times: Float64Array | Int64Array) -> float:
     """Return the resolution to which times appear rounded; 0 for fractions."""
     some = times[:10_000]
     different = np.unique(some)
@@ -162,27 +163,27 @@ def decades_off(value: float, low: float, high: float) -> float:
     return log10(low / value) if value < low else 0.0
 
 
-def counting_in(
+def column_time_scale(
     table: ReadTable,
     keys: Iterable[str],
     unit: TimeUnit | None,
     *,
     documented: TimeUnit | None = None,
-    stated: Counting | None = None,
+    stated: TimeScale | None = None,
     instead: str = "",
-) -> Counting | None:
+) -> TimeScale | None:
     """Return unit and origin of a table's numeric time columns, None for timestamps.
 
     A stated unit and origin apply, or fail with a remedy if the size of the numbers
     contradicts them.
     """
     columns = [key for key in keys if key in table and len(table)]
-    first = next((word for key in columns if (word := first_word(table, key))), "")
+    first = next((word for key in columns if (word := first_value(table, key))), "")
     if not re.match(IS_NUMBER, first):
         return stated
-    name = f"column '{table.names[columns[0]]}' is {value_shown(table, columns[0], 0)}"
+    name = f"column '{table.names[columns[0]]}' is {value_text(table, columns[0], 0)}"
     if stated is not None:
-        result = counting_of(np.array([float(first)]))
+        result = infer_time_scale(np.array([float(first)]))
         if result is not None and _is_wrong(stated, result, float(first)):
             instead = instead or f"leave time_format{option('--time-format')} out"
             table.fail(
@@ -190,10 +191,10 @@ def counting_in(
             )
         return stated
     values = np.concatenate([numbers(table, key, _ANY_TIME) for key in columns])
-    result = counting_of(values, unit, documented)
-    named = {unit_in(table.names[key]) for key in columns}
+    result = infer_time_scale(values, unit, documented)
+    named = {unit_in_name(table.names[key]) for key in columns}
     if not unit and len(named) == 1 and (named_unit := named.pop()):
-        by_name = counting_of(values, named_unit)
+        by_name = infer_time_scale(values, named_unit)
         is_clear = result is None or result.is_relative or result == by_name
         result = by_name if is_clear else None
     if result is None:
@@ -206,31 +207,31 @@ def counting_in(
     return result
 
 
-def _is_wrong(stated: Counting, since_1970: Counting, value: float) -> bool:
+def _is_wrong(stated: TimeScale, since_1970: TimeScale, value: float) -> bool:
     """Return True if a number contradicts the stated unit and origin."""
     if stated.is_relative:
         return value * US_PER_UNIT[stated.unit] > LIKELY_SPAN_S[1] * 1e6
     return stated.unit != since_1970.unit
 
 
-def first_word(table: ReadTable, key: str) -> str:
+def first_value(table: ReadTable, key: str) -> str:
     """Return the first value of a column that is not missing, else empty text."""
     words = (word.as_py().strip() for word in table.columns[key])
     return next((word for word in words if word.lower() not in MISSING_WORDS), "")
 
 
-def unit_in(name: str) -> TimeUnit | None:
+def unit_in_name(name: str) -> TimeUnit | None:
     """Return the time unit at the end of a name, as in ``run_ms`` or ``wall [min]``."""
     words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)
     return _WORDS.get(words[-1].lower()) if len(words) > 1 else None
 
 
-def is_clocked(table: ReadTable, key: str) -> bool:
+def has_clock_durations(table: ReadTable, key: str) -> bool:
     """Return True if a column has durations such as ``1-02:03:04``."""
-    return key in table and ":" in first_word(table, key)
+    return key in table and ":" in first_value(table, key)
 
 
-def clocked_ms(table: ReadTable, key: str) -> Int64Array:
+def clock_durations_ms(table: ReadTable, key: str) -> Int64Array:
     """Return durations such as ``1-02:03:04`` (days first) [ms], or `MISSING`."""
     column = without_missing(table.columns[key])
     result = fields_ms(column)

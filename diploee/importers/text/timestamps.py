@@ -51,13 +51,13 @@ class Timestamps:
     column: Any  # timestamps as text
 
     @property
-    def there(self) -> BoolArray:
+    def is_present(self) -> BoolArray:
         """Mask of rows with a time."""
         return np.asarray(self.us != MISSING)
 
     def utc_us(self, zone: Zone | None) -> Int64Array:
         """Return times in UTC [us since 1970]; local times by the zone, or as UTC."""
-        local = self.there & ~self.is_aware
+        local = self.is_present & ~self.is_aware
         if zone is None or not local.any():
             return self.us
         ms, rest_us = np.divmod(self.us, 1000)
@@ -79,13 +79,13 @@ class Timestamps:
 
     def zone(self) -> timezone | None:
         """Return the offset of the first timestamp, None without an offset."""
-        first = int(np.argmax(self.there)) if self.there.any() else -1
+        first = int(np.argmax(self.is_present)) if self.is_present.any() else -1
         if first < 0 or not self.is_aware[first]:
             return None
         return timezone(timedelta(minutes=_minutes(self.column[first].as_py().strip())))
 
 
-def moment(us: int, zone: timezone | None) -> datetime:
+def to_datetime(us: int, zone: timezone | None) -> datetime:
     """Return a time [us since 1970] as a datetime, in a zone or naive."""
     if zone is None:
         return datetime(1970, 1, 1) + timedelta(microseconds=us)
@@ -94,7 +94,7 @@ def moment(us: int, zone: timezone | None) -> datetime:
     )
 
 
-def stamps(
+def parse_timestamps(
     table: ReadTable,
     key: str,
     time_format: str | None = None,
@@ -126,10 +126,10 @@ def stamps(
     return Timestamps(np.where(is_aware, utc_us, local_us), is_aware, tidy)
 
 
-def stamps_of_one_clock(table: ReadTable, key: str) -> Timestamps:
+def parse_timestamps_of_one_clock(table: ReadTable, key: str) -> Timestamps:
     """Parse timestamps that all have offsets or none, of the years 1900 to 2199."""
-    result = stamps(table, key)
-    there = result.there
+    result = parse_timestamps(table, key)
+    there = result.is_present
     if there.any():
         first = bool(result.is_aware[np.argmax(there)])
         preposition = "with" if first else "without"

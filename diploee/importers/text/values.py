@@ -1,7 +1,7 @@
-"""Numbers and labels of text columns, with missing apart from invalid values.
+"""Numbers and labels of text columns, with missing values distinct from invalid ones.
 
-Missing are an empty field and the words of `MISSING_WORDS` in any case. Anything else
-that does not parse is an error with its line: a value is never guessed.
+Empty fields and the words of `MISSING_WORDS`, in any case, are missing. Any other text
+that cannot be parsed is an error with its line.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Number(Range):
     """Range of allowed values of a numeric column, with rules for missing values."""
 
     whole: bool = False  # no fractions
-    may_miss: bool = True  # missing values are NaN instead of an error
+    may_be_missing: bool = True  # missing values are NaN instead of an error
     none: float | None = None  # number that means a missing value
     of: str = ""  # counted items, for errors, such as ``"tokens"``
 
@@ -58,7 +58,7 @@ class Number(Range):
 
     @property
     def largest_text(self) -> str:
-        """Largest allowed value as text."""
+        """Largest allowed value as text for an error message."""
         return f"{self.largest:,.0f}" if self.whole else f"{self.largest:g}"
 
     __str__ = Range.__str__
@@ -74,7 +74,7 @@ def numbers(table: ReadTable, key: str, kind: Number = ANY) -> Float64Array:
     values = _from_text(table, key, kind)
     missing = np.isnan(values) | (values == kind.none)
     good = kind.contains(values)
-    good = good | missing if kind.may_miss else good & ~missing
+    good = good | missing if kind.may_be_missing else good & ~missing
     fail_values(table, key, good, str(kind))
     return np.where(missing, np.nan, values)
 
@@ -129,13 +129,13 @@ def fail_values(
     table.fail(
         row,
         (
-            f"column '{table.names[key]}' is {value_shown(table, key, row)}{others}, "
+            f"column '{table.names[key]}' is {value_text(table, key, row)}{others}, "
             f"expected {expected}; {remedy}"
         ),
     )
 
 
-def value_shown(table: ReadTable, key: str, row: int) -> str:
+def value_text(table: ReadTable, key: str, row: int) -> str:
     """Return the value of a row as text for an error message."""
     return shown(table.columns[key][row].as_py().strip())
 

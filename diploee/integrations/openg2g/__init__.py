@@ -1,8 +1,8 @@
-"""Benchmark measurements of serving models, compiled into cached artifacts.
+"""Power and latency models of served inference from benchmarks, and synthetic training.
 
-A spec says which measurements; a source reads them; `InferenceData` and
-`LogisticModelStore` are compiled from them and cached, `TrainingTrace` is synthesised.
-`operating_points` turns a request rate into power and latency.
+A spec selects measurements, and a source reads them; `InferenceData` and
+`LogisticModelStore` are compiled from them and cached. `TrainingTrace` is synthetic.
+`operating_points` converts a request rate to power and latency.
 """
 
 import lazy_loader

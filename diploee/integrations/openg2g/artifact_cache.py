@@ -1,7 +1,8 @@
-"""Cached artifacts of benchmark specs: `InferenceData`, `LogisticModelStore`.
+"""Cached data compiled from benchmarks: `InferenceData` and `LogisticModelStore`.
 
-The one are power traces and latency mixtures, the other logistic fits of power, latency
-and throughput. Both lie in OpenG2G's folder of the spec, whose own data are read too.
+`InferenceData` has power traces and latency mixtures, `LogisticModelStore` logistic
+fits of power, latency and throughput. Both are stored in OpenG2G's folder for the spec;
+OpenG2G's own data can be read too.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ from diploee.integrations.openg2g.folder import (
     TRACE_FILE,
     LatencyFits,
     LogisticFits,
-    details_of,
-    folder_of,
     format_columns,
     read,
-    traces_of,
+    read_details,
+    read_trace_rows,
+    spec_folder,
     write,
 )
 from diploee.integrations.openg2g.itl_mixture import ITLMixtureModel
@@ -137,7 +138,7 @@ class CompiledData(Brief, ABC, Generic[M]):
         return cls(models)
 
     def save(self, data_dir: Path | str) -> None:
-        """Write every model into ``<data_dir>/<spec.cache_hash()>/``."""
+        """Write every model into its folder, ``<data_dir>/<spec.cache_hash()>/``."""
         for model in self.models.values():
             folder = Path(data_dir) / model.spec.cache_hash()
             write(folder, model.spec, self._files(model))
@@ -156,7 +157,7 @@ class CompiledData(Brief, ABC, Generic[M]):
         _check_labels(specs)
         return cls(
             {
-                spec.model_label: cls.read(folder_of(data_dir, spec), spec, dt_s)
+                spec.model_label: cls.read(spec_folder(data_dir, spec), spec, dt_s)
                 for spec in specs
             }
         )
@@ -178,7 +179,7 @@ class CompiledData(Brief, ABC, Generic[M]):
         result: dict[str, M] = {}
         for requested in specs:
             spec = _with_batch_sizes(requested, source or MlEnergySource())
-            if not (folder_of(data_dir, spec) / cls.last_file).exists():
+            if not (spec_folder(data_dir, spec) / cls.last_file).exists():
                 cls.generate([spec], source, dt_s).save(data_dir)
             result |= cls.load(data_dir, [spec], dt_s).models
         return cls(result)
@@ -268,7 +269,7 @@ class LogisticModelStore(CompiledData[ModelFits]):
         }
         if lacking := [name for name in FITS.values() if name not in models]:
             raise LogFormatError(f"{path}: no fit of {one_of(lacking)}")
-        return _fits(spec, models, details_of(folder, result.details))
+        return _fits(spec, models, read_details(folder, result.details))
 
 
 def _fits(
@@ -404,7 +405,7 @@ class InferenceData(CompiledData[ModelData]):
         """Read the traces and mixtures of a spec from its folder, at a step [s]."""
         path = folder / ITL_FILE
         result: LatencyFits = read(path, LatencyFits)
-        batch, t_s, power_w = traces_of(folder / TRACE_FILE)
+        batch, t_s, power_w = read_trace_rows(folder / TRACE_FILE)
         mixtures = {int(size): mixture for size, mixture in result.per_batch.items()}
         runs, traces_w, itl, n_repeated = [], {}, {}, 0
         for size in sorted(spec.batch_sizes):
@@ -415,7 +416,7 @@ class InferenceData(CompiledData[ModelData]):
                     f"{lacking}: nothing of batch size {size}, which {MANIFEST} lists"
                 )
             itl[size] = mixtures[size]
-            readings, n_dropped = PowerReadings.of_pairs(t_s[rows], power_w[rows])
+            readings, n_dropped = PowerReadings.from_pairs(t_s[rows], power_w[rows])
             runs.append(BenchmarkRun(size, power=(readings,)))
             n_repeated += n_dropped
             are_means = result.details.get("dt_s") == dt_s
@@ -426,5 +427,5 @@ class InferenceData(CompiledData[ModelData]):
             "sampling_interval_s": sampling_interval_s(runs),
             "counts": counts,
         }
-        details = defaults | details_of(folder, result.details)
+        details = defaults | read_details(folder, result.details)
         return ModelData(spec, details, dt_s, traces_w, itl)

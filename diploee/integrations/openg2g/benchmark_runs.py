@@ -1,8 +1,8 @@
 """`BenchmarkRuns`: measurements of one served model, in any source format.
 
-A source selects those that a spec asks for, or says which there are instead. The
-steady-state power of a replica is the sum of its devices' readings, resampled, exact in
-energy.
+A source returns the measurements that a spec selects, or fails and lists the available
+ones. The steady-state power of a replica is the sum of its devices' readings,
+resampled with exact energy.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PowerReadings:
     power_w: Float64Array  # power at the times [W]
 
     @classmethod
-    def of_pairs(
+    def from_pairs(
         cls, t_s: Float64Array, power_w: Float64Array
     ) -> tuple[PowerReadings, int]:
         """Return readings sorted by time, and the number of dropped repeated times."""
@@ -102,7 +102,7 @@ class Measurement:
     data: Any  # the source's own record or file
 
 
-def select(
+def select_measurements(
     measured: Iterable[Measurement], spec: InferenceModelSpec, source: str
 ) -> list[Measurement]:
     """Select a spec's measurements from a source, by increasing batch size.
@@ -112,7 +112,7 @@ def select(
     """
     result = list(measured)
     if not result:
-        raise InputError(f"{source}: holds no measurements of language models")
+        raise InputError(f"{source}: has no measurements of language models")
     for name, what in MATCHED.items():
         required = getattr(spec, name)
         values = {value for one in result if (value := one.known.get(name)) is not None}
@@ -158,16 +158,16 @@ class BenchmarkSource(ABC):
         """
         counts, digest, runs = Counter[str](), sha256(), []
         for one in self.selected(spec):
-            content, run = self._run(one, spec, traces, counts)
+            content, run = self._read_run(one, spec, traces, counts)
             digest.update(content)
             runs.append(run)
-        title, result = self._title(spec), tuple(runs)
+        title, result = self._source_title(spec), tuple(runs)
         return BenchmarkRuns(
             title, self.licence, digest.hexdigest(), result, dict(counts)
         )
 
     @abstractmethod
-    def _title(self, spec: InferenceModelSpec) -> str:
+    def _source_title(self, spec: InferenceModelSpec) -> str:
         """Return the title of the source, for errors and provenance."""
 
     @abstractmethod
@@ -175,7 +175,7 @@ class BenchmarkSource(ABC):
         """Return the available measurements of a spec, without reading them."""
 
     @abstractmethod
-    def _run(
+    def _read_run(
         self,
         one: Measurement,
         spec: InferenceModelSpec,

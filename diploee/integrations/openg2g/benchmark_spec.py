@@ -1,6 +1,6 @@
-"""`InferenceModelSpec`: measurements of a served model, and how it may be served.
+"""`InferenceModelSpec`: selects benchmark measurements of a model, with service limits.
 
-A YAML file of specs holds a list ``models:`` whose entries have the fields as keys.
+A YAML file of specs has a list ``models:`` whose entries have the fields as keys.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ BatchSize = Annotated[int, Field(gt=0, strict=True)]
 """Sequences served at once: a server's limit of concurrent requests, ``max_num_seqs``."""  # noqa: E501
 
 
-def _in_whole_ms(step_s: float) -> float:
+def _check_whole_ms(step_s: float) -> float:
     whole_ms(step_s)
     return step_s
 
 
-StepS = Annotated[float, Field(gt=0, le=1e9), AfterValidator(_in_whole_ms)]
+StepS = Annotated[float, Field(gt=0, le=1e9), AfterValidator(_check_whole_ms)]
 """Step of traces [s], a whole number of milliseconds."""
 
 NOT_DATA = {"model_label", "itl_deadline_s", "feasible_batch_sizes"}
@@ -55,10 +55,11 @@ class InferenceModelSpec(Model):
     )
     model_id: str = Field(
         min_length=1,
-        description="Name in the benchmark, such as meta-llama/Llama-3.1-70B-Instruct.",
+        description="Name of the model in the benchmark, such as "
+        "meta-llama/Llama-3.1-70B-Instruct.",
     )
     gpu_model: str = Field(
-        min_length=1, description="GPU that was measured, such as H100."
+        min_length=1, description="Measured GPU model, such as H100."
     )
     task: str = Field(
         min_length=1,
@@ -66,33 +67,33 @@ class InferenceModelSpec(Model):
             "Benchmark task, which sets the prompts, such as lm-arena-chat or gpqa."
         ),
     )
-    gpus_per_replica: PositiveInt = default(
-        1, "GPUs that one replica of the model runs on."
-    )
+    gpus_per_replica: PositiveInt = default(1, "GPUs per replica of the model.")
     tensor_parallel: PositiveInt | None = unset(
-        "GPUs that share each layer; the measured one if absent, where there is one."
+        "Tensor parallelism: GPUs that share each layer; as measured if absent, if "
+        "unique."
     )
     expert_parallel: PositiveInt | None = unset(
-        "GPUs that share the experts of each layer; as measured if absent."
+        "Expert parallelism: GPUs that share the experts of each layer; as measured if "
+        "absent."
     )
     precision: str | None = unset(
         "Precision of the weights, such as bfloat16 or fp8; as measured if absent.",
         min_length=1,
     )
     itl_deadline_s: PositiveFloat | None = unset(
-        "Highest inter-token latency to serve with [s]; or none."
+        "Maximum inter-token latency in service [s]; none if absent."
     )
     batch_sizes: tuple[BatchSize, ...] = default(
         (),
-        "Batch sizes (max_num_seqs) whose measurements are taken; all if absent.",
+        "Batch sizes (max_num_seqs) whose measurements are used; all if absent.",
         min_length=1,
     )
     feasible_batch_sizes: tuple[BatchSize, ...] | None = unset(
-        "Batch sizes that may be served with; all of batch_sizes if absent.",
+        "Batch sizes allowed in service; all of batch_sizes if absent.",
         min_length=1,
     )
     fit_exclude_batch_sizes: tuple[BatchSize, ...] = default(
-        (), "Batch sizes left out of the logistic fits alone."
+        (), "Batch sizes excluded from the logistic fits only."
     )
 
     @model_validator(mode="after")

@@ -1,9 +1,9 @@
 """Data folders of OpenG2G, ``<data_dir>/<spec.cache_hash()>/``, by spec.
 
-`trace.csv` (``batch_size,relative_time_s,power_total_W``), `itl_fit.json` and
-`logistic_fit.json` are what OpenG2G writes and reads, `_manifest.json` has the spec.
-The fits that are made here have their `details` beside them, and `itl_fit.json` the
-step over which the rows of the trace are means; those of OpenG2G's are readings.
+OpenG2G reads and writes `trace.csv` (``batch_size,relative_time_s,power_total_W``),
+`itl_fit.json` and `logistic_fit.json`; `_manifest.json` has the spec. Fits made by
+diploee also have `details`, and their `itl_fit.json` has the step over which rows of
+the trace are means; rows of OpenG2G's traces are readings.
 
 References
 ----------
@@ -31,7 +31,7 @@ from diploee.base.plain_data import Record, checked, parse_json
 from diploee.base.tables import Float64Array
 from diploee.base.version import full_version
 from diploee.importers.text.source import read_bytes
-from diploee.importers.text.tables import sheet_of
+from diploee.importers.text.tables import parse_header_table
 from diploee.importers.text.values import Number, numbers
 from diploee.integrations.openg2g.benchmark_spec import InferenceModelSpec
 from diploee.integrations.openg2g.itl_mixture import ITLMixtureModel
@@ -73,7 +73,7 @@ class LogisticFits(_Fits):
     throughput: LogisticModel | None = None
 
 
-def folder_of(data_dir: Path | str, spec: InferenceModelSpec) -> Path:
+def spec_folder(data_dir: Path | str, spec: InferenceModelSpec) -> Path:
     """Return the folder of a spec: `data_dir` if a spec folder, else its subfolder."""
     data_dir = Path(data_dir)
     is_spec_folder = (data_dir / MANIFEST).is_file()
@@ -119,17 +119,19 @@ def read(path: Path, kind: type[Any]) -> Any:
     return parse_json(read_bytes(path), str(path), kind, LogFormatError)
 
 
-def traces_of(path: Path) -> tuple[Float64Array, Float64Array, Float64Array]:
+def read_trace_rows(path: Path) -> tuple[Float64Array, Float64Array, Float64Array]:
     """Read batch size, time [s] and power [W] of the rows of a `trace.csv`."""
-    table = sheet_of(path, read_bytes(path), "a trace").read(TRACE_COLUMNS, "a trace")
-    batch, t_s = (
-        numbers(table, name, Number(may_miss=False)) for name in TRACE_COLUMNS[:2]
+    table = parse_header_table(path, read_bytes(path), "a trace").read(
+        TRACE_COLUMNS, "a trace"
     )
-    number = Number(may_miss=False, at_least=0)
+    batch, t_s = (
+        numbers(table, name, Number(may_be_missing=False)) for name in TRACE_COLUMNS[:2]
+    )
+    number = Number(may_be_missing=False, at_least=0)
     return batch, t_s, numbers(table, TRACE_COLUMNS[2], number)
 
 
-def details_of(folder: Path, details: dict[str, Any]) -> dict[str, Any]:
+def read_details(folder: Path, details: dict[str, Any]) -> dict[str, Any]:
     """Return the stored details, by default source and hash for OpenG2G's own data."""
     if details:
         return details

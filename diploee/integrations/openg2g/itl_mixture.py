@@ -1,7 +1,7 @@
 """`ITLMixtureModel`: inter-token latencies as a shifted mixture of two lognormals.
 
-The steady component is ordinary decoding, the stall component the steps that prefill or
-scheduling delays (the mixture of OpenG2G).
+The steady component is ordinary decoding; the stall component is decoding steps delayed
+by prefill or scheduling (the mixture of OpenG2G).
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class ITLMixtureModel(Brief):
 
     @property
     def mean_s(self) -> float:
-        """Mean latency [s]."""
+        """Mean inter-token latency of the mixture [s]."""
         logs = self._logs
         return self.location_s + float(
             logs.weight @ np.exp(logs.mean + logs.sigma**2 / 2)
@@ -110,14 +110,14 @@ class ITLMixtureModel(Brief):
 
     @property
     def variance_s2(self) -> float:
-        """Variance of the latency [s^2]."""
+        """Variance of the inter-token latency [s^2]."""
         logs = self._logs
         means = np.exp(logs.mean + logs.sigma**2 / 2)
         second = means**2 * np.exp(logs.sigma**2)
         return float(logs.weight @ second) - float(logs.weight @ means) ** 2
 
     def cdf(self, latency_s: npt.ArrayLike) -> Float64Array:
-        """Return the fraction of latencies at or below values [s], shaped alike."""
+        """Return the fraction of latencies at or below values [s], of equal shape."""
         above, logs = (
             np.asarray(latency_s, dtype=np.float64) - self.location_s,
             self._logs,
@@ -244,8 +244,8 @@ def _fit_location(
         # The likelihood is that of the samples, dx = exp(z) dz.
         return replace(result, log_likelihood=result.log_likelihood - float(z.sum()))
 
-    least = np.log(min(MIN_GAP_S, smallest))
-    gaps, width = np.linspace(least, np.log(smallest), _N_GAPS, retstep=True)
+    log_min_gap = np.log(min(MIN_GAP_S, smallest))
+    gaps, width = np.linspace(log_min_gap, np.log(smallest), _N_GAPS, retstep=True)
     tried = [
         (gap, fitted(coarse, gap, share, _COARSE_STEPS))
         for gap in gaps.tolist()

@@ -1,8 +1,9 @@
 """`LogisticModel`: power, latency or throughput against a replica's batch size.
 
-The four-parameter logistic of OpenG2G,
-``y = b0 + L * sigmoid(k * (log2(batch) - x0))``, fitted by least squares: L and b0 are
-linear, k and x0 found by SciPy's global search (Endres, Sandrock and Focke 2018).
+The four-parameter logistic curve of OpenG2G,
+``y = b0 + L * sigmoid(k * (log2(batch) - x0))``, is fitted by least squares: L and b0
+by linear regression, k and x0 by SciPy's global optimization (Endres, Sandrock and
+Focke 2018).
 """
 
 from __future__ import annotations
@@ -86,9 +87,12 @@ class LogisticModel(Brief):
                 "behind the fit"
             )
         share = (np.asarray(value, dtype=np.float64) - self.base) / self.span
-        inside = np.clip(share, 0.0, 1.0)
+        is_inside = np.clip(share, 0.0, 1.0)
         with np.errstate(divide="ignore", over="ignore"):
-            x = self.midpoint + (np.log(inside) - np.log1p(-inside)) / self.steepness
+            x = (
+                self.midpoint
+                + (np.log(is_inside) - np.log1p(-is_inside)) / self.steepness
+            )
             return np.asarray(np.exp2(x), dtype=np.float64)
 
     @classmethod

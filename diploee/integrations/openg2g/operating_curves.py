@@ -1,10 +1,10 @@
 """`ServingFits`: power, latency and throughput of a replica, and operating points.
 
-A request rate gives the batch size, that gives power and latency: a continuously
-batching server runs as many sequences at once as its requests need, the batch size at
-which its throughput equals the tokens of the requests (OpenG2G). Sampled over rates
-they are the curves that services run on, of which a latency cap takes the highest rate
-by Eq. 5, as for measured ones.
+A request rate determines the batch size, which determines power and latency: a server
+with continuous batching processes as many sequences at once as its requests need, the
+batch size at which its throughput equals the tokens of the requests (OpenG2G). Sampled
+over rates, these points form the curves that services use; a latency cap limits their
+rate by Eq. 5, as on measured curves.
 """
 
 from __future__ import annotations

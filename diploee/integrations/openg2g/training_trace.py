@@ -1,7 +1,7 @@
-"""`TrainingTrace`: synthetic GPU power of training, as OpenG2G describes it.
+"""`TrainingTrace`: synthetic GPU power of training, as in OpenG2G.
 
-Order: plateaus, noise, moving average, dips, warm-up ramp (OpenG2G 0.2,
-`TrainingTraceParams`).
+The trace is built from plateaus, noise, moving average, dips, and warm-up ramp, in this
+order (OpenG2G 0.2, `TrainingTraceParams`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from diploee.base.model import (
 from diploee.base.rng import named_rng
 from diploee.base.tables import BoolArray, Float64Array
 from diploee.base.units import whole_ms
-from diploee.importers.text.tables import read_sheet
+from diploee.importers.text.tables import read_header_table
 from diploee.importers.text.values import Number, fail_values, numbers
 from diploee.integrations.openg2g.benchmark_spec import StepS
 from diploee.integrations.openg2g.folder import format_columns
@@ -63,8 +63,10 @@ class TrainingTraceParams(Model):
     """
 
     duration_s: Positive = default(1000.0, "Length of the trace [s].")
-    dt_s: StepS = default(0.1, "Step [s], a whole number of ms.")
-    seed: Annotated[int, Field(ge=0, le=MAX_SEED)] = default(2, "Seed of all draws.")
+    dt_s: StepS = default(0.1, "Time step [s], a whole number of milliseconds.")
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED)] = default(
+        2, "Seed of all random numbers."
+    )
     high_power_w: NonNegative = default(225.0, "Power of high plateaus [W].")
     low_power_w: NonNegative = default(
         175.0, "Power of low plateaus [W]; not above the high."
@@ -76,17 +78,17 @@ class TrainingTraceParams(Model):
         50.0, "Standard deviation of the noise in low plateaus, before smoothing [W]."
     )
     high_plateau_s: Range = default(
-        (35.0, 40.0), "Shortest and longest high plateau [s]."
+        (35.0, 40.0), "Minimum and maximum length of high plateaus [s]."
     )
     low_plateau_s: Range = default(
-        (10.0, 15.0), "Shortest and longest low plateau [s]."
+        (10.0, 15.0), "Minimum and maximum length of low plateaus [s]."
     )
     dips_per_s: NonNegative = default(0.01, "Mean number of dips per second.")
     dip_depth_w: Range = default(
-        (120.0, 125.0), "Least and greatest depth of a dip [W]."
+        (120.0, 125.0), "Minimum and maximum depth of a dip [W]."
     )
     dip_duration_s: Range = default(
-        (0.06, 0.14), "Shortest and longest dip [s], rounded to whole steps."
+        (0.06, 0.14), "Minimum and maximum length of a dip [s], rounded to whole steps."
     )
     smoothing_s: NonNegative = default(
         0.3, "Window of the moving average [s]; 0 for none."
@@ -207,9 +209,9 @@ class TrainingTrace(Brief):
         of milliseconds.
         """
         what = f"a table of '{','.join(COLUMNS)}'"
-        table = read_sheet(Path(path), what).read(COLUMNS, what)
-        t_s = numbers(table, COLUMNS[0], Number(may_miss=False))
-        power_w = numbers(table, COLUMNS[1], Number(may_miss=False, at_least=0))
+        table = read_header_table(Path(path), what).read(COLUMNS, what)
+        t_s = numbers(table, COLUMNS[0], Number(may_be_missing=False))
+        power_w = numbers(table, COLUMNS[1], Number(may_be_missing=False, at_least=0))
         if t_s.size < 2:
             raise LogFormatError(
                 f"{path}: {t_s.size} rows, expected two or more, which give the step"
@@ -244,7 +246,7 @@ def _training_power_w(params: TrainingTraceParams) -> Float64Array:
     power_w += np.where(
         is_high, params.high_noise_w, params.low_noise_w
     ) * rng.standard_normal(n)
-    power_w = _smoothed(power_w, max(1, round(params.smoothing_s / params.dt_s)))
+    power_w = _moving_average(power_w, max(1, round(params.smoothing_s / params.dt_s)))
     power_w -= _dips_w(params, rng)
     n_ramp = min(n, round(params.ramp_s / params.dt_s))
     ramp_w = np.linspace(params.ramp_from_w, params.high_power_w, n_ramp)
@@ -263,7 +265,7 @@ def _plateaus(params: TrainingTraceParams, rng: np.random.Generator) -> BoolArra
     return np.asarray(plateau % 2 == 0)
 
 
-def _smoothed(power_w: Float64Array, width: int) -> Float64Array:
+def _moving_average(power_w: Float64Array, width: int) -> Float64Array:
     """Return the moving average of power [W] over `width` or fewer samples (ends)."""
     kernel = np.ones(width)
     sums = np.convolve(power_w, kernel, mode="full")

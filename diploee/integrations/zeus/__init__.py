@@ -1,10 +1,10 @@
 """Recurring training jobs and their energy knobs, batch size and power limit (Zeus).
 
-Zeus (You, Chung, Chowdhury, NSDI 2023) recorded how many epochs training takes at each
-batch size, and how long an epoch takes and what power it draws at each batch size and
-power limit. This package reads these traces, says what the knobs can save, simulates
-how optimizers find the best ones while a job recurs, and gives the recurrences as jobs
-of a facility.
+Zeus (You, Chung, Chowdhury, NSDI 2023) published the number of epochs of training at
+each batch size, and the time and power of an epoch at each batch size and power limit.
+This package reads these traces, computes possible savings, simulates optimizers that
+learn the best settings while a job recurs, and provides the recurrences as jobs of a
+facility.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""Optimizers of batch size and power limit, each its own scenario spec."""
+"""Optimizers of batch size and power limit; each class is also its scenario spec."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Setting:
 
     @property
     def batch_sizes(self) -> list[int]:
-        """Batch sizes, ascending."""
+        """Batch sizes of the workload, ascending."""
         sizes: list[int] = self.workload.batch_sizes.tolist()
         return sizes
 
@@ -112,13 +112,15 @@ class Prior(Model):
     """Prior of a batch size's mean cost, and window of the costs that count."""
 
     window: Annotated[int, Field(ge=0, le=1_000_000)] = default(
-        0, "Latest costs of a batch size that count, to follow a drift; 0: all."
+        0,
+        "Number of latest costs of a batch size that are used, to follow a drift; "
+        "0 for all.",
     )
     prior_mean_j: Annotated[float, Field(ge=0, le=1e18)] = default(
-        0.0, "Mean of the prior of a batch size's cost [J]."
+        0.0, "Mean of the prior distribution of a batch size's cost [J]."
     )
     prior_precision: Annotated[float, Field(ge=0, le=1e18)] = default(
-        0.0, "Inverse variance of that prior [1/J^2]; 0 is flat."
+        0.0, "Inverse variance of the prior distribution [1/J^2]; 0 for a flat prior."
     )
 
 
@@ -148,13 +150,13 @@ class PruningRounds:
         self._begin_round()
 
     @property
-    def awaited(self) -> int | None:
+    def next_trial(self) -> int | None:
         """Batch size to try next, None after the last round."""
         return self._ways[0][0] if self._ways else None
 
     def observe(self, batch_size: int, cost_j: float, converged: bool) -> None:
         """Record the result of the batch size on trial; ignore other batch sizes."""
-        if batch_size != self.awaited:
+        if batch_size != self.next_trial:
             return
         way = self._ways[0]
         way.pop(0)
@@ -224,7 +226,7 @@ class GaussianArm:
         return mean, 1 / sqrt(precision)
 
 
-def cheapest_draw(
+def thompson_choice(
     arms: Iterable[tuple[int, GaussianArm]], rng: np.random.Generator
 ) -> int:
     """Draw a mean cost from each arm's posterior, and return the cheapest arm."""
@@ -241,7 +243,7 @@ class ZeusBatchSize(Prior, BatchSizeOptimizer):
 
     kind: Literal["zeus"] = default("zeus", "Zeus' pruning, then Thompson sampling.")
     rounds: Annotated[int, Field(ge=2, le=100)] = default(
-        2, "Rounds of pruning, the explorations of each batch size."
+        2, "Rounds of pruning, each of which tries every remaining batch size."
     )
     _pruning: PruningRounds = PrivateAttr()
     _arms: dict[int, GaussianArm] = PrivateAttr()
@@ -256,12 +258,12 @@ class ZeusBatchSize(Prior, BatchSizeOptimizer):
     def predict(self) -> int:
         """Return the next batch size of pruning, or one drawn from the posteriors."""
         pruning, arms = self._pruning, self._arms
-        awaited, kept = pruning.awaited, pruning.kept
+        awaited, remaining = pruning.next_trial, pruning.kept
         if awaited is not None:
             return awaited
-        if len(kept) == 1:
-            return kept[0]
-        return cheapest_draw(((size, arms[size]) for size in kept), self._rng)
+        if len(remaining) == 1:
+            return remaining[0]
+        return thompson_choice(((size, arms[size]) for size in remaining), self._rng)
 
     def observe(self, batch_size: int, cost_j: float, converged: bool) -> None:
         """Record a cost [J]; pruning removes batch sizes that fail."""
@@ -274,7 +276,7 @@ class ThompsonBatchSize(Prior, BatchSizeOptimizer):
 
     kind: Literal["thompson"] = default("thompson", "Thompson sampling alone.")
     explorations: Annotated[int, Field(ge=1, le=1_000_000)] = default(
-        2, "Recurrences with each batch size before posteriors are drawn from."
+        2, "Recurrences with each batch size before Thompson sampling starts."
     )
     _arms: dict[int, GaussianArm] = PrivateAttr()
     _left: dict[int, int] = PrivateAttr()
@@ -290,7 +292,7 @@ class ThompsonBatchSize(Prior, BatchSizeOptimizer):
         rare = [size for size, n in self._left.items() if n > 0]
         if rare:
             return rare[self._rng.integers(len(rare))]
-        return cheapest_draw(self._arms.items(), self._rng)
+        return thompson_choice(self._arms.items(), self._rng)
 
     def observe(self, batch_size: int, cost_j: float, converged: bool) -> None:
         """Record the cost of a recurrence [J], converged or not."""

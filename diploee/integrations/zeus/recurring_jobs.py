@@ -1,10 +1,10 @@
 """Recurring jobs of a Zeus workload as a job source.
 
-Recurrences with the run time and power that their optimizer chose. Duration = epochs to
-the target x time per epoch x runtime ratio, cut by early stopping; power is the average
-of one GPU at the chosen limit. What a recurrence learns comes from those of its
-recurring job that had ended when it was submitted, at their submission plus run time:
-ASSUMPTION: a wait in the facility's queue does not change what is known at a
+An optimizer chooses the run time and power of each recurrence. Duration = epochs to the
+target x time per epoch x runtime ratio, cut by early stopping; power is the average of
+one GPU at the chosen limit. A recurrence learns from those recurrences of its recurring
+job that ended before its submission, counted from their submission plus run time.
+ASSUMPTION: waiting in the facility's queue does not change the information at a
 submission.
 """
 
@@ -23,14 +23,14 @@ from diploee.base.errors import LogFormatError, WorkloadError
 from diploee.base.rng import named_rng
 from diploee.base.tables import Float64Array, Int16Array, concat
 from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_S
-from diploee.importers.text.source import readable
+from diploee.importers.text.source import existing_file
 from diploee.integrations.zeus.simulator import Simulation, check_limit
 from diploee.integrations.zeus.traces import (
     TrainingTraces,
     chosen_workloads,
     read_groups,
     read_traces,
-    submissions_of,
+    workload_submissions,
 )
 from diploee.integrations.zeus.workload import oracle_pair
 from diploee.loads.jobs.source import (
@@ -53,7 +53,7 @@ KNOWN_AS_MEAN_S = 3600.0
 """Averaging window of the power [s], as the traces have one mean value per epoch."""
 
 
-def _in_ms(
+def _to_ms(
     runs: pd.DataFrame, since_s: float = 0.0, until_ms: float = np.inf
 ) -> pd.DataFrame:
     """Return runs with submission and run time [ms], each retry as a separate job."""
@@ -64,7 +64,7 @@ def _in_ms(
     return runs.sort_values("start_s", kind="stable")
 
 
-def shared_out(n_jobs: int, weights: Float64Array) -> Int16Array:
+def share_out(n_jobs: int, weights: Float64Array) -> Int16Array:
     """Return the workload index of each recurring job, in proportion to weights.
 
     Numbers of jobs are rounded, and at least one for each workload with a weight.
@@ -98,14 +98,14 @@ def read_zeus_inputs(
     """Read the files of a stream's `zeus` block, cached by ``once(read, *paths)``."""
     try:
         if spec.train is not None and spec.power is not None:
-            train = readable(folder / spec.train, "zeus.train")
-            power = readable(folder / spec.power, "zeus.power")
+            train = existing_file(folder / spec.train, "zeus.train")
+            power = existing_file(folder / spec.power, "zeus.power")
             traces = once(read_traces, train, power)
         else:
             traces = once(read_traces)
         if spec.groups is None:
             return _ZeusInputs(traces)
-        groups = readable(folder / spec.groups, "zeus.groups")
+        groups = existing_file(folder / spec.groups, "zeus.groups")
         return _ZeusInputs(traces, once(read_groups, groups))
     except LogFormatError as error:
         raise LogFormatError(f"streams.{name}: {error}") from error
@@ -145,9 +145,11 @@ class RecurringJobs(JobSource):
                 [self.spec.workloads.get(w.name, 1.0) for w in self._workloads]
             )
             if self._groups is None:
-                self._workload_of = shared_out(self.spec.recurring_jobs, shares)
+                self._workload_of = share_out(self.spec.recurring_jobs, shares)
             else:
-                submissions, left_out = submissions_of(self._groups, self._workloads)
+                submissions, left_out = workload_submissions(
+                    self._groups, self._workloads
+                )
                 shares = np.bincount(submissions.workload_id, minlength=shares.size)
                 per_day = len(submissions) / (
                     _period_ms(submissions.start_s) / MS_PER_DAY
@@ -190,19 +192,19 @@ class RecurringJobs(JobSource):
         return self.jobs_per_day * node_s * MS_PER_S / MS_PER_DAY
 
     def _draws(self, n_spans: int) -> Iterator[JobTable]:
-        of_spans = self._of_spans()
+        jobs_by_block = self._recurrences_by_block()
         for spans in self._frame.batches(n_spans):
-            yield concat(list(islice(of_spans, len(spans))))
+            yield concat(list(islice(jobs_by_block, len(spans))))
 
-    def _of_spans(self) -> Iterator[JobTable]:
+    def _recurrences_by_block(self) -> Iterator[JobTable]:
         """Yield the recurrences of each sampling block as jobs, in order of time."""
         self._n_failed = 0
-        of_spans = (
-            self._of_calendar()
+        runs_by_block = (
+            self._runs_from_calendar()
             if self._groups is None
-            else self._of_trace(self._groups)
+            else self._runs_from_group_trace(self._groups)
         )
-        for span, runs in zip(self._frame.spans, of_spans, strict=True):
+        for span, runs in zip(self._frame.spans, runs_by_block, strict=True):
             self._n_failed += int((~runs.converged & (runs.submit_ms >= 0)).sum())
             startup_ms = self._startups_ms(
                 {(self._frame.clock.date_ms(span * DRAW_MS),): len(runs)}
@@ -245,7 +247,7 @@ class RecurringJobs(JobSource):
         power_w: Float64Array = node_type.idle_power_w + n_gpus * over_idle_w
         return power_w
 
-    def _of_calendar(self) -> Iterator[pd.DataFrame]:
+    def _runs_from_calendar(self) -> Iterator[pd.DataFrame]:
         """Yield the runs of each sampling block, with submissions from the calendar.
 
         Each submission is of any recurring job with equal probability. Retries of
@@ -276,9 +278,9 @@ class RecurringJobs(JobSource):
                 }
             )
             runs = simulation.advance(submissions, end_ms / MS_PER_S)
-            yield _in_ms(runs, until_ms=end_ms)
+            yield _to_ms(runs, until_ms=end_ms)
 
-    def _of_trace(self, groups: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    def _runs_from_group_trace(self, groups: pd.DataFrame) -> Iterator[pd.DataFrame]:
         """Yield the group trace's runs in each sampling block, simulated once.
 
         The trace starts with the run and is repeated, also before the start.
@@ -288,8 +290,8 @@ class RecurringJobs(JobSource):
         simulation = Simulation(
             self._workloads, self.spec, frame.seed, frame.name, group_names=names
         )
-        submissions, _ = submissions_of(groups, self._workloads)
-        once = _in_ms(simulation.advance(submissions), float(submissions.start_s.min()))
+        submissions, _ = workload_submissions(groups, self._workloads)
+        once = _to_ms(simulation.advance(submissions), float(submissions.start_s.min()))
         period_ms = _period_ms(submissions.start_s)
         # A retry beyond the last submission runs in the next repetition.
         once["submit_ms"] %= period_ms

@@ -1,13 +1,12 @@
 """Trace-driven simulator of recurring training jobs under Zeus.
 
-Recurring jobs, one recurrence after another or overlapping. One run: the batch size
-optimizer predicts, the power limit optimizer predicts, a recorded training path is
-drawn, the run is stopped before its cost crosses beta x the lowest cost so far, and
-both optimizers observe it when it has ended. What fails is run again until it
-converges, 20 times at most; the lowest cost counts all runs of a recurrence. What
-starts before an earlier run of its recurring job has ended takes the best batch size
-known (You et al., NSDI 2023, sections 4 and 6, and the trace-driven simulator of its
-authors).
+Recurrences of a job run one after another, or overlap. In each run, the batch size
+optimizer and the power limit optimizer choose, a recorded training path is sampled, the
+run is stopped before its cost exceeds beta times the lowest cost so far, and both
+optimizers observe the result at its end. A failed run is repeated until it converges,
+at most 20 times; the lowest cost includes all runs of a recurrence. A run that starts
+before an earlier run of its recurring job has ended takes the best known batch size
+(You et al., NSDI 2023, sections 4 and 6, and its authors' trace-driven simulator).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from diploee.base.progress import stage
 from diploee.base.rng import named_rng
 from diploee.base.tables import Float64Array
 from diploee.integrations.zeus.optimizers import Setting
-from diploee.integrations.zeus.traces import submissions_of
+from diploee.integrations.zeus.traces import workload_submissions
 from diploee.integrations.zeus.workload import (
     TrainingWorkload,
     cost_per_epoch_j,
@@ -213,14 +212,16 @@ class _RecurringJob:
         self._n = self._n_started = 0
         self._clock_s = 0.0
 
-    def advance(self, given: Float64Array, until_s: float) -> list[_Run]:
+    def advance(self, recurrences: Float64Array, until_s: float) -> list[_Run]:
         """Run recurrences, and retries that start before `until_s`, and return runs.
 
-        A row of `given` has start [s], end [s] and runtime ratio of a recurrence.
+        A row of `recurrences` has start [s], end [s] and runtime ratio of a recurrence.
         """
         self._started = []
-        paths = self._paths.random(len(given)).tolist()
-        for (start_s, end_s, ratio), path in zip(given.tolist(), paths, strict=True):
+        paths = self._paths.random(len(recurrences)).tolist()
+        for (start_s, end_s, ratio), path in zip(
+            recurrences.tolist(), paths, strict=True
+        ):
             waits = start_s != start_s  # NaN: one at a time
             self._settle(inf if waits else start_s)
             begin_s = self._clock_s if waits else start_s
@@ -370,12 +371,16 @@ class Simulation:
                 self._jobs[int(group)] = self._new_job(int(group), int(workload))
         # Arrays per job, as a frame per job would take most of the time
         values = in_order[["start_s", "end_s", "runtime_ratio"]].to_numpy()
-        given = dict(zip(groups.tolist(), np.split(values, first[1:]), strict=False))
+        recurrences_by_job = dict(
+            zip(groups.tolist(), np.split(values, first[1:]), strict=False)
+        )
         return self._table(
             [
                 (job.workload_id, group, run)
                 for group, job in sorted(self._jobs.items())
-                for run in job.advance(given.get(group, values[:0]), until_s)
+                for run in job.advance(
+                    recurrences_by_job.get(group, values[:0]), until_s
+                )
             ]
         )
 
@@ -473,7 +478,7 @@ def simulate_groups(
         See `simulate_sequence`, also for the result and the errors. A trace without a
         group of one of the workloads raises `WorkloadError`, too.
     """
-    submissions, _ = submissions_of(groups, workloads)
+    submissions, _ = workload_submissions(groups, workloads)
     _check_size(len(submissions), seeds)
     return _histories(
         workloads, submissions, spec, seeds, list(groups.group.cat.categories)

@@ -1,9 +1,9 @@
 """Zeus' published traces as pandas frames: `TrainingTraces`, and job groups.
 
 The train trace (``summary_train.csv``) has the epoch at which each training run reached
-each metric, the power trace (``summary_power_<gpu>.csv``) time per epoch and average
-power of each pair of batch size and power limit. Their rows belong together by dataset,
-network, optimizer and batch size, as in Zeus' own simulator. The group trace has real
+each metric; the power trace (``summary_power_<gpu>.csv``) has the time per epoch and
+average power of each pair of batch size and power limit. Rows are joined by dataset,
+network, optimizer and batch size, as in Zeus' simulator. The group trace has actual
 starts, ends and run time ratios of recurring jobs: jobs of one group of the Alibaba GPU
 cluster trace (Weng et al., NSDI 2022), each mapped by Zeus to a dataset.
 """
@@ -26,13 +26,13 @@ from diploee.base.errors import (
     one_of,
 )
 from diploee.base.files.paths import shipped_folder
-from diploee.importers.text.tables import ReadTable, read_sheet
+from diploee.importers.text.tables import ReadTable, read_header_table
 from diploee.importers.text.values import Number, numbers, texts
 from diploee.integrations.zeus.workload import (
     KNOWN_WORKLOADS,
     TrainingWorkload,
     WorkloadSpec,
-    listed,
+    join_numbers,
 )
 
 NAMES = ("dataset", "network", "optimizer")
@@ -41,28 +41,28 @@ NAMES = ("dataset", "network", "optimizer")
 Names are compared in lower case, as the traces differ in the case of optimizers."""
 KEY = [*NAMES, "batch_size"]
 _FIGURES = ["time_per_epoch", "average_power"]
-_BATCH_SIZE = Number(2**31 - 1, at_least=1, whole=True, may_miss=False)
-_TIME = Number(1e12, may_miss=False)
+_BATCH_SIZE = Number(2**31 - 1, at_least=1, whole=True, may_be_missing=False)
+_TIME = Number(1e12, may_be_missing=False)
 # Columns of each trace with the allowed numbers, None for names.
 TRAIN_COLUMNS: Mapping[str, Number | None] = {
     **dict.fromkeys(NAMES),
     "batch_size": _BATCH_SIZE,
-    "learning_rate": Number(at_least=0, may_miss=False),
-    "run": Number(at_least=0, whole=True, may_miss=False),
-    "target_metric": Number(may_miss=False),
+    "learning_rate": Number(at_least=0, may_be_missing=False),
+    "run": Number(at_least=0, whole=True, may_be_missing=False),
+    "target_metric": Number(may_be_missing=False),
     "target_epoch": Number(1e5, above=0, none=np.inf),
 }
 POWER_COLUMNS: Mapping[str, Number | None] = {
     **dict.fromkeys(NAMES),
     "batch_size": _BATCH_SIZE,
-    "power_limit": Number(1e5, above=0, may_miss=False),
-    "time_per_epoch": Number(1e6, above=0, may_miss=False),
-    "average_power": Number(1e5, above=0, may_miss=False),
+    "power_limit": Number(1e5, above=0, may_be_missing=False),
+    "time_per_epoch": Number(1e6, above=0, may_be_missing=False),
+    "average_power": Number(1e5, above=0, may_be_missing=False),
 }
 GROUP_COLUMNS: Mapping[str, Number | None] = {
     **dict.fromkeys(("group", "dataset")),
     **dict.fromkeys(("start_time", "end_time"), _TIME),
-    "runtime_ratio": Number(1e4, above=0, may_miss=False),
+    "runtime_ratio": Number(1e4, above=0, may_be_missing=False),
 }
 
 
@@ -72,7 +72,7 @@ def read_train_trace(path: Path | str) -> pd.DataFrame:
     Epochs are infinite for targets that were not reached.
     """
     table, rows = _read(path, TRAIN_COLUMNS, "a train trace")
-    _refuse_twice(
+    _refuse_repeated_rows(
         table, rows[[*KEY, "learning_rate", "run", "target_metric"]], "run and target"
     )
     return rows.fillna({"target_epoch": np.inf})
@@ -81,7 +81,9 @@ def read_train_trace(path: Path | str) -> pd.DataFrame:
 def read_power_trace(path: Path | str) -> tuple[str, pd.DataFrame]:
     """Read ``summary_power_<gpu>.csv``, and return the GPU and the rows."""
     table, rows = _read(path, POWER_COLUMNS, "a power trace")
-    _refuse_twice(table, rows[[*KEY, "power_limit"]], "batch size and power limit")
+    _refuse_repeated_rows(
+        table, rows[[*KEY, "power_limit"]], "batch size and power limit"
+    )
     return Path(path).stem.lower().removeprefix("summary_power_"), rows
 
 
@@ -89,7 +91,7 @@ def _read(
     path: Path | str, columns: Mapping[str, Number | None], what: str
 ) -> tuple[ReadTable, pd.DataFrame]:
     """Read a trace as a text table, for errors with lines, and as a frame."""
-    table = read_sheet(Path(path), what).read(tuple(columns), what)
+    table = read_header_table(Path(path), what).read(tuple(columns), what)
     if not len(table):
         raise LogFormatError(
             f"{path}: no rows, expected one or more; give a complete table"
@@ -107,7 +109,7 @@ def _read(
     return table, rows
 
 
-def _refuse_twice(table: ReadTable, rows: pd.DataFrame, what: str) -> None:
+def _refuse_repeated_rows(table: ReadTable, rows: pd.DataFrame, what: str) -> None:
     twice = rows.duplicated()
     if twice.any():
         row = int(np.argmax(twice))
@@ -116,7 +118,7 @@ def _refuse_twice(table: ReadTable, rows: pd.DataFrame, what: str) -> None:
         ).rpartition(":")[2]
         table.fail(
             row,
-            f"this {what} stand already in line {line}, expected once; remove one row",
+            f"this {what} are already in line {line}, expected once; remove one row",
         )
 
 
@@ -151,14 +153,15 @@ class TrainingTraces(Brief):
         values if a name, the target, or the default batch size at its highest power
         limit is not in the data, or if no path reaches the target.
         """
-        runs = self._rows_of(spec)
+        runs = self._training_rows(spec)
         at_target = np.isclose(
             runs.target_metric, spec.target_metric, rtol=1e-9, atol=0
         )
         if not at_target.any():
             raise WorkloadError(
                 f"{spec.name}: target metric {spec.target_metric:g} is not in the "
-                f"train trace, expected one of {listed(np.unique(runs.target_metric))}"
+                "train trace, expected one of "
+                f"{join_numbers(np.unique(runs.target_metric))}"
             )
         paths = runs[at_target]
         epochs = dict(iter(paths.groupby("batch_size").target_epoch))
@@ -180,7 +183,7 @@ class TrainingTraces(Brief):
             tuple(each.to_numpy() for each in epochs.values()),
         )
 
-    def _rows_of(self, spec: WorkloadSpec) -> pd.DataFrame:
+    def _training_rows(self, spec: WorkloadSpec) -> pd.DataFrame:
         """Return the training runs of a workload, or fail at its first unknown name."""
         rows = self.train
         for name in NAMES:
@@ -188,7 +191,7 @@ class TrainingTraces(Brief):
             if value not in values:
                 raise WorkloadError(
                     f"{spec.name}: unknown {name} '{value}', expected one that both "
-                    f"traces hold: {one_of(values)}{did_you_mean(value, values)}"
+                    f"traces have: {one_of(values)}{did_you_mean(value, values)}"
                 )
             rows = rows[rows[name] == value]
         return rows
@@ -246,8 +249,8 @@ def chosen_workloads(
         `TrainingTraces.workload`.
     """
     specs = traces.specs()
-    wanted = [name.lower() for name in names] or list(specs)
-    for name in wanted or [""]:
+    dataset_names = [name.lower() for name in names] or list(specs)
+    for name in dataset_names or [""]:
         if name not in specs:
             raise WorkloadError(
                 f"unknown dataset '{name}', expected a known one of the traces: "
@@ -255,7 +258,8 @@ def chosen_workloads(
             )
     more: dict[str, Any] = {} if max_epochs is None else {"max_epochs": max_epochs}
     return [
-        traces.workload(replace(specs[name], **more)) for name in dict.fromkeys(wanted)
+        traces.workload(replace(specs[name], **more))
+        for name in dict.fromkeys(dataset_names)
     ]
 
 
@@ -300,13 +304,13 @@ def read_groups(path: Path | str) -> pd.DataFrame:
     return rows.astype({"group": "category"})
 
 
-def submissions_of(
+def workload_submissions(
     groups: pd.DataFrame, workloads: Sequence[TrainingWorkload]
 ) -> tuple[pd.DataFrame, int]:
     """Return the recurrences of the workloads, and the number of other recurrences."""
     number = {workload.spec.dataset.lower(): k for k, workload in enumerate(workloads)}
-    kept = groups[groups.dataset.isin(list(number))]
-    if kept.empty:
+    is_kept = groups[groups.dataset.isin(list(number))]
+    if is_kept.empty:
         result = sorted(groups.dataset.unique())
         raise WorkloadError(
             f"no group trains {one_of(number)}, expected one of the datasets in the "
@@ -315,11 +319,11 @@ def submissions_of(
         )
     submissions = pd.DataFrame(
         {
-            "group_id": kept.group.cat.codes.astype("int32"),
-            "workload_id": kept.dataset.map(number),
-            "start_s": kept.start_time,
-            "end_s": kept.end_time,
-            "runtime_ratio": kept.runtime_ratio,
+            "group_id": is_kept.group.cat.codes.astype("int32"),
+            "workload_id": is_kept.dataset.map(number),
+            "start_s": is_kept.start_time,
+            "end_s": is_kept.end_time,
+            "runtime_ratio": is_kept.runtime_ratio,
         }
     )
-    return submissions, len(groups) - len(kept)
+    return submissions, len(groups) - len(is_kept)

@@ -1,9 +1,9 @@
-"""`TrainingWorkload`: one recurring job's measured time, power and training paths.
+"""`TrainingWorkload`: measured time, power and training paths of a recurring job.
 
-Its costs. Its two knobs are the batch size b and the GPU power limit p; a *pair* is one
-of each. Zeus (You et al., NSDI 2023): time to accuracy TTA = target epochs x time per
-epoch; energy to accuracy ETA = TTA x average power; cost C(b, p; eta) = eta
-ETA + (1 - eta) MaxPower TTA (Eq. 2).
+The two knobs are the batch size b and the GPU power limit p; a *pair* is one of each.
+Zeus (You et al., NSDI 2023): time to accuracy TTA = target epochs x time per epoch;
+energy to accuracy ETA = TTA x average power; cost C(b, p; eta) = eta ETA + (1 - eta)
+MaxPower TTA (Eq. 2).
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ class TrainingWorkload(Brief):
                 f"{self.name}: the default batch size {self.spec.default_batch_size} "
                 "was not measured at the highest power limit, "
                 f"{self.power_limits_w[-1]:g} W (its limits: "
-                f"{listed(self.limits_of(row))} W); choose another default batch size"
+                f"{join_numbers(self.limits_of(row))} W); choose another default "
+                "batch size"
             )
 
     @property
@@ -111,7 +112,7 @@ class TrainingWorkload(Brief):
         if row == self.batch_sizes.size or self.batch_sizes[row] != batch_size:
             raise WorkloadError(
                 f"{self.name}: batch size {shown(batch_size)} is not in the data, "
-                f"expected one of {listed(self.batch_sizes)}"
+                f"expected one of {join_numbers(self.batch_sizes)}"
             )
         return row
 
@@ -121,7 +122,7 @@ class TrainingWorkload(Brief):
             raise WorkloadError(
                 f"{self.name}: power limit {power_limit_w:g} W was never measured for "
                 f"batch size {self.batch_sizes[row]} on {self.gpu}, expected one of "
-                f"{listed(self.limits_of(row))}"
+                f"{join_numbers(self.limits_of(row))}"
             )
 
     def limits_of(self, row: int) -> Float64Array:
@@ -151,7 +152,7 @@ class TrainingWorkload(Brief):
         )
 
 
-def listed(values: Int64Array | Float64Array) -> str:
+def join_numbers(values: Int64Array | Float64Array) -> str:
     """Return numbers as text for an error message, such as ``8, 16, 32``."""
     return ", ".join(
         f"{value:g}" if value % 1 else f"{value:.0f}" for value in values.tolist()
@@ -162,8 +163,8 @@ def check_eta(eta: float) -> None:
     """Raise `WorkloadError` unless the energy weight eta is from 0 to 1."""
     if not 0 <= eta <= 1:
         raise WorkloadError(
-            f"eta is {shown(eta)}, expected a number from 0 (time alone) to 1 (energy "
-            "alone)"
+            f"eta is {shown(eta)}, expected a number from 0 (time only) to 1 (energy "
+            "only)"
         )
 
 

@@ -24,7 +24,7 @@ from diploee.base.tables import (
 from diploee.power.segments import Segments, job_owners, node_slots
 from diploee.profiles.flat import FLAT_ID, FLAT_POWER_W
 from diploee.profiles.library import ProfileLibrary
-from diploee.profiles.looping import find_phases, played_sections
+from diploee.profiles.looping import fill_run_times, find_phases
 from diploee.scenario.models import Facility
 from diploee.schedule.job_table import JobTable
 from diploee.schedule.started import Schedule
@@ -63,7 +63,7 @@ def job_sections(
     """Return the profile sections of the jobs in `rows`, in each job's own time.
 
     A job that runs as long as its profile has one section. Other jobs repeat or cut the
-    profile as `played_sections` does. A start-up is a separate section at idle power.
+    profile as `fill_run_times` does. A start-up is a separate section at idle power.
     The weight is the job's nodes over the profile's nodes, times the job's power
     factor. Sections after `needed_ms` of each job [ms] may be missing. `get_sections`
     returns the sections of synchronous jobs.
@@ -160,7 +160,7 @@ def _looped_sections(
             f"{n_passes:,.0f} times, more than {MAX_PASSES:,} fit the memory; "
             "shorten the run, or use profiles with a longer steady part"
         )
-    sections = played_sections(run_ms, phases)
+    sections = fill_run_times(run_ms, phases)
     row = sections.row
     return ProfileSections(
         job=job[row],

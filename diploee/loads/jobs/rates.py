@@ -165,7 +165,7 @@ def _local_hours(
     At a daylight-saving change, an hour is missing in spring and repeated in autumn.
     """
     edges_ms, hours = [], []
-    for span in clock.wall.steady_spans(begin_ms, end_ms):
+    for span in clock.wall.constant_offset_spans(begin_ms, end_ms):
         first = (span.begin_ms + span.shift_ms) // MS_PER_H
         span_hours = np.arange(first, -(-(span.end_ms + span.shift_ms) // MS_PER_H))
         edges_ms.append(

@@ -214,7 +214,7 @@ class ReplayedJobs(JobSource):
         hour occur twice.
         """
         clock = self._frame.clock
-        spans = clock.wall.steady_spans(clock.begin_ms, clock.horizon_ms)
+        spans = clock.wall.constant_offset_spans(clock.begin_ms, clock.horizon_ms)
         if not self._aligns_by_local_time or len(spans) == 1:
             return rows, submit_ms
         start_shift_ms = int(clock.wall.local_ms(np.zeros(1, dtype=np.int64))[0])

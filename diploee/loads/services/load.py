@@ -45,10 +45,10 @@ SERVICE_COLUMNS = (
         "service",
         "instant",
         None,
-        "instances that are up",
+        "active instances",
     ),
     Column(
-        "backlog_requests", "requests", "service", "instant", None, "requests that wait"
+        "backlog_requests", "requests", "service", "instant", None, "waiting requests"
     ),
     Column(
         "latency_s",
@@ -57,8 +57,8 @@ SERVICE_COLUMNS = (
         "mean",
         None,
         (
-            "mean end-to-end latency of the requests that arrive and are not rejected, "
-            "wait included; missing where there are none"
+            "mean end-to-end latency of arriving requests that are not rejected, "
+            "including waiting time; missing without such requests"
         ),
     ),
 )

@@ -89,17 +89,19 @@ class EasyBackfill(EstimatingSpec):
     """EASY backfilling: first in, first out, with the gap before the head filled."""
 
     kind: Literal["easy"] = default(
-        "easy", "EASY: jobs behind the head start where they do not delay it."
+        "easy",
+        "EASY: later jobs start if they do not delay the first job of the queue.",
     )
     order: Order = default(
         "submission",
         (
-            "Order in which the jobs behind the head are tried: that of submission, or "
-            "sjbf, the shortest estimate first."
+            "Order in which jobs after the first are tried: submission, or sjbf for "
+            "the shortest estimate first."
         ),
     )
     depth: int | None = optional(
-        "Jobs of the queue that are looked at, its head among them; all if absent.",
+        "Number of queued jobs that are considered, including the first; all if "
+        "absent.",
         ge=1,
     )
 
@@ -148,7 +150,8 @@ class ShortestJobFirst(EstimatingSpec):
     order: ClassVar[str] = "sjf"
     depth: ClassVar[int] = 1
     kind: Literal["sjf"] = default(
-        "sjf", "The shortest estimate first; the head blocks the queue."
+        "sjf",
+        "The shortest estimate first; the first job of the queue blocks the others.",
     )
 
     def select(self, view: ClusterView) -> Sequence[int]:

@@ -91,34 +91,37 @@ class PrioritySpec(EstimatingSpec):
     kind: Literal["priority"] = default(
         "priority",
         (
-            "The queue by weighted factors, as Slurm's multifactor plugin, then EASY; "
-            "by submission while all weights are 0, as Slurm's are."
+            "The queue sorted by weighted factors, as by Slurm's multifactor plugin, "
+            "then EASY; in order of submission if all weights are 0, Slurm's default."
         ),
     )
-    age: float = default(0, "Weight of the wait over age_max.", ge=0, le=1e9)
+    age: float = default(0, "Weight of the waiting time per age_max.", ge=0, le=1e9)
     age_max: SpanMs = default(
-        MS_PER_WEEK, "Wait from which on it counts no more (assumed).", assumed=True
+        MS_PER_WEEK,
+        "Waiting time beyond which the age factor no longer rises (assumed).",
+        assumed=True,
     )
     size: float = default(
-        0, "Weight of a job's nodes over those of the pool.", ge=0, le=1e9
+        0, "Weight of a job's nodes per node of the pool.", ge=0, le=1e9
     )
     fair_share: float = default(
         0,
         (
-            "Weight of 2^(-U/S): U the part of its user in the node time so far, S one "
-            "over the number of users; users come from replayed logs."
+            "Weight of 2^(-U/S), with U the user's fraction of the node time so far "
+            "and S one over the number of users; users come from replayed logs."
         ),
         ge=0,
         le=1e9,
     )
     half_life: SpanMs = default(
-        MS_PER_WEEK, "Time in which node time so far halves (assumed).", assumed=True
+        MS_PER_WEEK, "Half-life of past node time (assumed).", assumed=True
     )
     priority: float = default(
         0, "Weight of the priority of a job's class.", ge=0, le=1e9
     )
     depth: int | None = optional(
-        "Jobs of the queue that are looked at, its head among them; all if absent.",
+        "Number of queued jobs that are considered, including the first; all if "
+        "absent.",
         ge=1,
     )
 

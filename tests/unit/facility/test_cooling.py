@@ -397,7 +397,10 @@ def test_keys_that_can_not_be_are_refused(keys: dict[str, Any], text: str) -> No
 @pytest.mark.parametrize(
     ("site", "text"),
     [
-        ({"ac": False}, r"needs what the nodes draw at their .*<name>\.ac_power"),
+        (
+            {"ac": False},
+            r"needs the power that the nodes draw at their .*<name>\.ac_power",
+        ),
         ({"weather": None}, r"needs the weather; give facility\.weather"),
         ({"rated_power_w": 0.0}, "needs a design heat above 0"),
     ],

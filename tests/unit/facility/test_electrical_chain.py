@@ -373,10 +373,10 @@ def test_assumptions_of_a_stage_are_listed_by_key(
     [
         (
             [UPS, PDU],
-            "stages.1: 'pdu' must not stand behind 'ups'; the order is pdu",
+            "stages.1: 'pdu' must not come after 'ups'; the order is pdu",
         ),
-        ([PDU, TWO, LOSS, UPS], "stages.3: 'ups' must not stand behind 'transformers'"),
-        ([POI, LOSS], "'constant_loss' must not stand behind 'point_of_interc"),
+        ([PDU, TWO, LOSS, UPS], "stages.3: 'ups' must not come after 'transformers'"),
+        ([POI, LOSS], "'constant_loss' must not come after 'point_of_interc"),
     ],
 )
 def test_stages_that_do_not_stand_in_order_are_refused_in_one_line(
@@ -384,7 +384,7 @@ def test_stages_that_do_not_stand_in_order_are_refused_in_one_line(
 ) -> None:
     with pytest.raises(StageError, match=f"^facility.*{text}.*$"):
         tiny_run(tmp_path / "run", {"facility.stages": order, **AC})
-    with pytest.raises(StageError, match="'object' must not stand behind 'point_of_i"):
+    with pytest.raises(StageError, match="'object' must not come after 'point_of_i"):
         check_order([STAGES.read(POI), object()])
 
 

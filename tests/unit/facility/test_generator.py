@@ -211,7 +211,7 @@ def test_it_is_computed_in_tenths_of_its_delay_or_ramp(
         ({"above_mw": 1, "schedule": [{"from_h": 1}]}, "found both"),
         (
             {"schedule": [{"from_h": 1}], "hysteresis_mw": 1},
-            "leave it out beside a sch",
+            "leave it out with a sch",
         ),
         ({"schedule": [{"from_h": 24}]}, "let them differ"),
         ({"schedule": [{"first": "2018-02-01", "last": "2018-01-01"}]}, "swap them"),

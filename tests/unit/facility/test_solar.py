@@ -283,7 +283,7 @@ UNKNOWN = {"facility.weather": None, "facility.stages": [SOLAR]}
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"facility.weather": TYPICAL}, "holds none"),
+        ({"facility.weather": TYPICAL}, "has none"),
         (UNKNOWN, "there is no facility.weather"),
         ({"dark": True}, "0 all year"),
         ({"missing": True}, "'dni' is missing or out of range in its line 100"),

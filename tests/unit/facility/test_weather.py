@@ -29,7 +29,7 @@ from diploee.facility.psychrometrics import (
 )
 from diploee.facility.weather import DAYS_BEFORE_MONTH, read_typical_days
 from diploee.importers.inputs import InputReader, load_inputs
-from diploee.importers.weather_files import read_design, read_weather
+from diploee.importers.weather_files import read_design_conditions, read_weather
 from diploee.scenario.loading import input_files
 
 REAL_EPW = (
@@ -396,7 +396,7 @@ def test_a_head_without_known_design_conditions_has_none(
     not REAL_EPW.is_file(), reason="the real EPW lies beside the repository"
 )
 def test_a_real_head_has_the_design_wet_bulb_of_the_sheet() -> None:
-    design = read_design(REAL_EPW)
+    design = read_design_conditions(REAL_EPW)
     assert design is not None and design["wet_bulb_c"] == 18.3
     assert design["dry_bulb_once_in_20_years_c"] > design["dry_bulb_c"]
 

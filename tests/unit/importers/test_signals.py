@@ -91,7 +91,7 @@ def test_quantiles_are_of_time() -> None:
         ([*GOOD, "2023-01-01T02:00Z,7"], ":5: the same time as in line 4"),
         (["2023-01-01T00:00,1"], "signal.csv:2: a time without an offset from UTC"),
         ([GOOD[0], "2023-01-01T01:00,1"], "with an offset from UTC like the first"),
-        (GOOD[:1], "signal.csv: one row, expected two or more, which tell the step"),
+        (GOOD[:1], "signal.csv: one row, expected two or more to infer the step"),
         ([], "signal.csv: no rows, expected a time and a value in each"),
     ],
 )

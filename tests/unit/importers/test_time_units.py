@@ -17,7 +17,12 @@ from diploee.base.errors import InputError, LogFormatError, WorkloadError
 from diploee.base.units import US_PER_UNIT, TimeUnit
 from diploee.fits.jobs.job_log_fit import fit_job_log
 from diploee.importers import read_job_log, read_request_trace
-from diploee.importers.text.time_units import UNITS, Counting, counting_of, unit_in
+from diploee.importers.text.time_units import (
+    UNITS,
+    TimeScale,
+    infer_time_scale,
+    unit_in_name,
+)
 from diploee.loads.jobs.job_log import JobLog
 from diploee.loads.services.request_trace import RequestTrace
 
@@ -95,8 +100,8 @@ def test_numbers_since_1970_tell_their_unit(
     unit: TimeUnit, n: int, first_s: int
 ) -> None:
     times = (first_s + np.arange(n)) * 1e6 / US_PER_UNIT[unit]
-    assert counting_of(times) == Counting(unit, is_relative=False)
-    assert counting_of(times, unit) == Counting(unit, is_relative=False)
+    assert infer_time_scale(times) == TimeScale(unit, is_relative=False)
+    assert infer_time_scale(times, unit) == TimeScale(unit, is_relative=False)
 
 
 @pytest.mark.parametrize("unit", ["ns", "ms"])
@@ -182,7 +187,12 @@ def test_a_run_time_has_the_unit_of_its_name(
     text = f"submit,{name},nodes\n2024-03-04T09:00:00,{value},2\n"
     log = jobs(tmp_path, text, columns={"duration": name})
     assert log.jobs.duration_ms.tolist() == [5_400_000]
-    assert unit_in("duration") is unit_in("ms") is unit_in("runtime") is None
+    assert (
+        unit_in_name("duration")
+        is unit_in_name("ms")
+        is unit_in_name("runtime")
+        is None
+    )
 
 
 @pytest.mark.parametrize("unit", ["ms", "min"])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import flat_profile
-from diploee.profiles.looping import Phases, find_phases, played_sections
+from diploee.profiles.looping import Phases, fill_run_times, find_phases
 from diploee.schedule import Schedule
 from diploee.simulation.steps import job_segments, power_series
 
@@ -21,7 +21,7 @@ STEPPED = profile("stepped", [100, 100, 900, 1_000, 1_100, 1_000, 900, 50])
 
 def played(run_ms: int, of: Phases = PHASES) -> list[tuple[int, int, int]]:
     """Return (into, offset, length) of each stretch [s]."""
-    found = played_sections(np.array([run_ms]), of)
+    found = fill_run_times(np.array([run_ms]), of)
     columns = (found.into_ms, found.offset_ms, found.length_ms)
     return [tuple(int(v) // 1_000 for v in row) for row in zip(*columns, strict=True)]  # type: ignore[misc]
 
@@ -58,7 +58,7 @@ def test_mean_power_does_not_jump_where_the_start_begins_to_be_cut(
     run_ms: int, steady: int, loop: int, tail: int
 ) -> None:
     of = Phases(steady, steady + loop, steady + loop + tail)
-    found = played_sections(np.array([run_ms]), of)
+    found = fill_run_times(np.array([run_ms]), of)
     in_start = np.clip(steady - found.offset_ms, 0, found.length_ms).sum()
     body = run_ms - (tail if run_ms >= steady + tail else 0)
     own = run_ms == of.duration_ms
@@ -77,7 +77,7 @@ def test_stretches_join_without_gap_and_stay_inside_the_profile(
     run_ms: list[int], steady: int, loop: int, tail: int
 ) -> None:
     of = Phases(steady, steady + loop, steady + loop + tail)
-    found = played_sections(np.array(run_ms), of)
+    found = fill_run_times(np.array(run_ms), of)
     assert (found.length_ms > 0).all()
     assert (found.offset_ms >= 0).all()
     assert (found.offset_ms + found.length_ms <= of.duration_ms).all()

@@ -280,7 +280,7 @@ def test_place_in_the_run_folder_is_refused_and_nothing_written(
         "datasheet", at_the_meter, *(part for pair in places.items() for part in pair)
     )
     assert told.code != 0
-    assert "--csv: " in told.err and "choose a place beside it" in told.err
+    assert "--csv: " in told.err and "choose a folder next to it" in told.err
     assert set(at_the_meter.rglob("*")) == before
 
 

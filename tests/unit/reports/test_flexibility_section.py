@@ -101,7 +101,7 @@ def test_a_run_begins_with_what_its_event_asked_for_and_what_it_cost(run: Run) -
     assert page.index(words) < page.index("<dl class='cards'>")
     (section,) = (section for section in run.sections() if section.id == "flexibility")
     events = section.tables[0]
-    assert "Weighted performance: work of the jobs in the event over" in events.note
+    assert "Weighted performance: mean over jobs of work in the event" in events.note
 
 
 def test_an_event_without_control_is_said_to_be_measured_alone(tmp_path: Path) -> None:

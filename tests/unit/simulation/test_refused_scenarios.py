@@ -125,8 +125,8 @@ OF_STAGE: list[tuple[dict[str, Any], str]] = [
     (BATTERY | {"ramp_limit": {}}, "give up_mw_per_min, down_mw_per_min or both"),
     (BATTERY | {"min_state_of_charge": 0.6}, "must rise, found 0.6, 0.5, 0.9"),
     (LIMIT, "give up_mw_per_min, down_mw_per_min or both"),
-    (LIMIT | {"up_mw_per_min": 1, "ballast_mw": 2}, "ballast_mw holds falls alone"),
-    (LIMIT | {"down_mw_per_min": 1, "curtails": True}, "curtails holds rises alone"),
+    (LIMIT | {"up_mw_per_min": 1, "ballast_mw": 2}, "ballast_mw limits falls only"),
+    (LIMIT | {"down_mw_per_min": 1, "curtails": True}, "curtails limits rises only"),
 ]
 OF_SHARED_NODES: list[tuple[dict[str, Any], str]] = [
     ({f"{NODE}.n_gpus": 0}, "gpus needs nodes with GPUs; leave it out"),

@@ -72,18 +72,20 @@ class RampLimit(LimitSpec):
 
     interval: ResolutionMs = Field(description="Length of the ramp, such as '1 min'.")
     between: Literal["adjacent_means", "end_points"] = default(
-        "adjacent_means", "Values that are compared: means over the interval, or ends."
+        "adjacent_means",
+        "Values that are compared: means over adjacent intervals, or values at "
+        "the ends of an interval.",
     )
     percentile: Percent | None = unset(
-        "Percentile of the sizes of all ramps that is limited, in place of the "
-        "largest; with mw_per_s or mw_per_min."
+        "Limited percentile of the sizes of all ramps, instead of the maximum; with "
+        "mw_per_s or mw_per_min."
     )
-    up_mw_per_s: PowerBound | None = unset("Largest rise [MW/s].")
-    down_mw_per_s: PowerBound | None = unset("Largest fall [MW/s].")
-    mw_per_s: PowerBound | None = unset("Largest change either way [MW/s].")
-    up_mw_per_min: PowerBound | None = unset("Largest rise [MW/min].")
-    down_mw_per_min: PowerBound | None = unset("Largest fall [MW/min].")
-    mw_per_min: PowerBound | None = unset("Largest change either way [MW/min].")
+    up_mw_per_s: PowerBound | None = unset("Maximum rise [MW/s].")
+    down_mw_per_s: PowerBound | None = unset("Maximum fall [MW/s].")
+    mw_per_s: PowerBound | None = unset("Maximum rise and fall [MW/s].")
+    up_mw_per_min: PowerBound | None = unset("Maximum rise [MW/min].")
+    down_mw_per_min: PowerBound | None = unset("Maximum fall [MW/min].")
+    mw_per_min: PowerBound | None = unset("Maximum rise and fall [MW/min].")
 
     @model_validator(mode="after")
     def _some_rate(self) -> RampLimit:
@@ -203,9 +205,9 @@ class ChangeLimit(LimitSpec):
     is_sized_for = True
 
     above_mw: Positive = Field(
-        description="Size of a change from which on it is limited [MW]."
+        description="Size of a change above which its rate is limited [MW]."
     )
-    max_mw_per_s: Positive = Field(description="Largest rate of such a change [MW/s].")
+    max_mw_per_s: Positive = Field(description="Maximum rate of such a change [MW/s].")
 
     @property
     def _window_s(self) -> float:
@@ -265,7 +267,7 @@ class BandFilter(Band):
         description="Lower edge, 3 dB down [Hz]."
     )
     order: Annotated[int, Field(ge=1, le=8)] = default(
-        4, "Order at each edge: 20 dB a decade for each."
+        4, "Order of the filter at each edge, 20 dB per decade each."
     )
 
     def sections(self, step_ms: int) -> Float64Array:
@@ -304,10 +306,8 @@ class SwingLimit(LimitSpec):
     is_sized_for = True
 
     window: ResolutionMs = Field(description="Length of the window, such as '10 s'.")
-    max_mw: PowerBound = Field(description="Largest range [MW].")
-    filter: BandFilter | None = unset(
-        "Band that the power passes before; the whole of it if absent."
-    )
+    max_mw: PowerBound = Field(description="Maximum range [MW].")
+    filter: BandFilter | None = unset("Band-pass filter of the power; none if absent.")
 
     @property
     def what(self) -> str:
@@ -451,7 +451,7 @@ class BandLimit(_SpectralWindowLimit):
 
     key = "band_rms"
 
-    max_rms_mw: PowerBound = Field(description="Largest rms [MW].")
+    max_rms_mw: PowerBound = Field(description="Maximum rms [MW].")
 
     @property
     def what(self) -> str:
@@ -476,7 +476,7 @@ class LineLimit(_SpectralWindowLimit):
 
     key = "lines"
 
-    max_amplitude_mw: PowerBound = Field(description="Largest amplitude, ± [MW].")
+    max_amplitude_mw: PowerBound = Field(description="Maximum amplitude, ± [MW].")
 
     @property
     def what(self) -> str:

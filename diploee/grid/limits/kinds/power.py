@@ -118,7 +118,7 @@ class PeakLimit(_ClockLimit):
 
     key = "peaks"
 
-    max_mw: PowerBound = Field(description="Largest power [MW].")
+    max_mw: PowerBound = Field(description="Maximum power [MW].")
     interval: ResolutionMs | None = unset(
         "Clock interval of the mean; the run's resolution if absent."
     )
@@ -179,9 +179,9 @@ class LoadFactorLimit(_ClockLimit):
 
     key = "load_factor"
 
-    min: PositiveShare = Field(description="Least load factor [1].")
+    min: PositiveShare = Field(description="Minimum load factor [1].")
     of: Literal["peak", "nominal"] = default(
-        "peak", "Own maximum demand, or nominal power."
+        "peak", "Reference: the run's maximum demand, or nominal power."
     )
     interval: ResolutionMs = default(
         QUARTER_MS, "Clock interval of the maximum demand, '15 min' if absent."
@@ -234,7 +234,7 @@ class MinimumTakeLimit(_ClockLimit):
     key = "minimum_take"
 
     min_mw: PowerBound = Field(
-        description="Least demand [MW], such as {percent_of_nominal: 85}."
+        description="Minimum demand [MW], such as {percent_of_nominal: 85}."
     )
     interval: ResolutionMs = default(
         QUARTER_MS, "Clock interval of the maximum demand, '15 min' if absent."
@@ -294,8 +294,8 @@ class PowerFactorLimit(_ReactiveLimit):
 
     key = "power_factor"
 
-    min_lagging: Factor = unset("Least while absorbing reactive power [1].")
-    min_leading: Factor = unset("Least while supplying reactive power [1].")
+    min_lagging: Factor = unset("Minimum while reactive power is drawn [1].")
+    min_leading: Factor = unset("Minimum while reactive power is supplied [1].")
 
     @model_validator(mode="after")
     def _some(self) -> PowerFactorLimit:
@@ -343,8 +343,10 @@ class ReactivePowerLimit(_ReactiveLimit):
 
     key = "reactive_power"
 
-    min_mvar: float | None = unset("Least [Mvar]; negative: supplied.")
-    max_mvar: float | None = unset("Most [Mvar].")
+    min_mvar: float | None = unset(
+        "Minimum reactive power, negative if supplied [Mvar]."
+    )
+    max_mvar: float | None = unset("Maximum reactive power [Mvar].")
 
     @model_validator(mode="after")
     def _some(self) -> ReactivePowerLimit:

@@ -28,9 +28,7 @@ class VoltageChangeLimit(LimitSpec):
     key = "voltage_changes"
     needs_reactive = True
 
-    max_percent: Percent = Field(
-        description="Largest settled change of the voltage [%]."
-    )
+    max_percent: Percent = Field(description="Maximum settled voltage change [%].")
 
     @property
     def what(self) -> str:

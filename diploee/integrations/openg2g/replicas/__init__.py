@@ -1,7 +1,4 @@
-"""Replicas of served models.
-
-Templates of power by batch size, and who chooses batch sizes.
-"""
+"""Replicas of served models with power templates by batch size; controllers."""
 
 import lazy_loader
 

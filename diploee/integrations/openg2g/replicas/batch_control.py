@@ -1,28 +1,27 @@
-"""Batch size controllers, their inputs and outputs, and replica power limits.
+"""Batch size controllers of replicas: fixed, scheduled, or feedback optimization.
 
-`feedback` is online feedback optimization, a primal-dual method on what is measured.
-With x = log2 of the batch size, R replicas and the fits P, L and T of a replica's
-power, latency and throughput, it looks for the batch sizes of the highest throughput
+`feedback` is online feedback optimization, a primal-dual method with measured
+constraint violations. With x = log2 of the batch size, R replicas, and the fits P, L
+and T of a replica's power, latency and throughput, it maximizes the throughput
 
 ``maximize sum_i R_i T_i(x_i) / sum_i R_i T_i(x_max,i)``
 
-under the excesses ``g_c`` of the constraints and of the latencies,
-``h_i = l_i / deadline_i - 1``, none of which shall be above 0. Once per control
-interval, with the g and h that were measured,
+subject to ``g_c <= 0`` for the relative excess of each power constraint and
+``h_i <= 0`` for the relative excess of each latency,
+``h_i = l_i / deadline_i - 1``. Once per control interval, with the measured g and h:
 
 ``y_c <- [y_c + rho g_c]+``, ``z_i <- [z_i + rho h_i]+``  (dual ascent),
 
 ``x_i <- clip(x_i - alpha d_i)`` (projected primal descent) with
 
 ``d_i = -w R_i T_i' / sum_j R_j T_j(x_max,j) + sum_c [y_c + kappa g_c]+ (dg_c/dP) R_i
-P_i'
-+ [z_i + kappa h_i]+ L_i' / deadline_i + gamma (x_i - x_i,before)``,
+P_i' + [z_i + kappa h_i]+ L_i' / deadline_i + gamma (x_i - x_i,before)``.
 
-and the feasible size next to 2^x, on the scale of x, is set; with `raise_after_s` a
-larger one waits, x at the middle between both meanwhile. The method is that of OpenG2G
-[1]_; all excesses are relative here, so that one set of gains does for all, and kappa,
-the term of an augmented Lagrangian, damps the oscillation of the plain method.
-ASSUMPTION: the gains are our choice [J].
+Each model is then set to the feasible batch size nearest to 2^x on a log scale. With
+`raise_after_s`, an increase is delayed; meanwhile x stays halfway between the two
+sizes. The method is OpenG2G's [1]_; here all excesses are relative, so that one set of
+gains suits all, and kappa, the term of an augmented Lagrangian, damps the oscillation
+of the plain method. ASSUMPTION: the gains are our choice [J].
 
 References
 ----------
@@ -52,7 +51,7 @@ Weight = Annotated[float, Field(ge=0, le=1e6)]
 Seconds = Annotated[float, Field(ge=0, le=1e10)]
 
 
-class _Served:
+class _ModelState:
     """Optimizer state of one served model: batch size, log2 of it, and price."""
 
     def __init__(self, setting: ModelSetting) -> None:
@@ -72,30 +71,34 @@ class FeedbackSpec(BatchControllerSpec):
     """Primal-dual optimizer of throughput under a power cap and latency deadlines."""
 
     kind: Literal["feedback"] = default("feedback", "Online feedback optimization.")
-    throughput_weight: Weight = default(1.0, "w, weight of throughput.")
+    throughput_weight: Weight = default(1.0, "Weight w of throughput.")
     primal_step: Gain = uncertain(
-        0.1, "alpha, step of log2 of the batch size", (0.05, 0.2)
+        0.1, "Step size alpha of the logarithm (base 2) of the batch size", (0.05, 0.2)
     )
     dual_step: Gain = uncertain(
-        0.5, "rho, step of the prices of constraints", (0.25, 1)
+        0.5, "Step size rho of the dual variables of the constraints", (0.25, 1)
     )
-    damping: Weight = uncertain(20.0, "kappa, answer to an excess at once", (10, 40))
+    damping: Weight = uncertain(
+        20.0, "Gain kappa of the immediate response to a violation", (10, 40)
+    )
     switching_weight: Weight = default(
-        0.0, "gamma, against going on in the direction of the last step."
+        0.0, "Weight gamma of a penalty on a further step in the same direction."
     )
 
     raise_after_s: Annotated[float, Field(ge=0, le=S_PER_DAY)] = default(
         0.0,
         (
-            "Least time at a batch size before a larger one is taken [s]; smaller ones "
-            "are taken at once. 0 lets sizes alternate with every control interval."
+            "Minimum time at a batch size before an increase [s]; decreases are "
+            "immediate. With 0, sizes may alternate in every control interval."
         ),
     )
-    _served: dict[str, _Served] = PrivateAttr(default_factory=dict)
+    _served: dict[str, _ModelState] = PrivateAttr(default_factory=dict)
     _price: dict[str, float] = PrivateAttr(default_factory=dict)
 
     def _start(self, setting: ControlSetting) -> None:
-        self._served = {name: _Served(model) for name, model in setting.models.items()}
+        self._served = {
+            name: _ModelState(model) for name, model in setting.models.items()
+        }
         self._price = {}
 
     @property
@@ -140,8 +143,8 @@ class FeedbackSpec(BatchControllerSpec):
             chosen[name] = self._next_size(served, view.time_s)
         return chosen
 
-    def _next_size(self, served: _Served, time_s: float) -> int:
-        """Return the feasible size nearest to 2^x, or the present size in a wait."""
+    def _next_size(self, served: _ModelState, time_s: float) -> int:
+        """Return the feasible size nearest to 2^x, or the current one in a delay."""
         sizes = served.feasible
         size = sizes[int(np.abs(np.log2(sizes) - served.x).argmin())]
         if size > served.size and time_s - served.changed_s < self.raise_after_s:
@@ -152,7 +155,7 @@ class FeedbackSpec(BatchControllerSpec):
             served.size, served.changed_s = size, time_s
         return served.size
 
-    def _latency_term(self, served: _Served, itl_s: float) -> float:
+    def _latency_term(self, served: _ModelState, itl_s: float) -> float:
         deadline_s = served.setting.itl_deadline_s
         if deadline_s is None:
             return 0.0
@@ -165,24 +168,27 @@ class FeedbackSpec(BatchControllerSpec):
 class FixedSpec(BatchControllerSpec):
     """Controller that keeps the batch sizes of the start."""
 
-    kind: Literal["fixed"] = default("fixed", "Batch sizes stay as they are.")
+    kind: Literal["fixed"] = default("fixed", "Constant batch sizes.")
 
 
 class BatchChange(Model):
     """A scheduled change of batch sizes at a time [s]."""
 
     at_s: Seconds = Field(
-        description="When, since the start of the run [s]; at the next decision."
+        description="Time since the start of the run [s]; the change takes effect at "
+        "the next decision."
     )
     batch_size: dict[Name, PositiveInt] = Field(
-        min_length=1, description="The batch sizes from then on, by model."
+        min_length=1, description="New batch sizes by model."
     )
 
 
 class ScheduleSpec(BatchControllerSpec):
     """Controller that changes batch sizes at scheduled times."""
 
-    kind: Literal["schedule"] = default("schedule", "Changes at given times.")
+    kind: Literal["schedule"] = default(
+        "schedule", "Changes of batch sizes at specified times."
+    )
     changes: tuple[BatchChange, ...] = Field(
         min_length=1, description="Changes and their times."
     )

@@ -1,17 +1,17 @@
-"""`ReplicasLoad`: replicas of served models at chosen batch sizes, step by step.
+"""`ReplicasLoad`: power of served model replicas with controlled batch sizes.
 
-The planned power of each stream is lowered to segments: a profile for each number of
-busy nodes.
+The planned power of each stream is converted to segments: one profile for each number
+of busy nodes.
 
 Replica i of a model at batch size b draws ``a_i p_b(t + phi_i D_b)``: its template p_b,
-repeated with its length D_b, from a place phi_i of its own, times an amplitude a_i;
-both are drawn once per run, so that more replicas add to those that run. The noise of R
-replicas, independent and of the standard deviation ``f a_i p``, is one normal draw of
-``f sqrt(sum (a_i p)^2)``. Batch sizes change between control intervals alone, in each
-of which the mean latency over replicas is drawn once from the mixture of its batch
-size. ASSUMPTION: a change of batch size is instantaneous, and the place in the
-template, as a part of its length, is that which it would have by then; replicas of all
-models fill nodes without gaps [J].
+repeated with its length D_b, from a random phase phi_i, times a random amplitude a_i.
+Both are sampled once per run, so that added replicas do not change the others. The
+noise of R replicas, independent with standard deviation ``f a_i p``, is one normal
+sample with standard deviation ``f sqrt(sum (a_i p)^2)``. Batch sizes change only
+between control intervals; in each interval, the mean latency over replicas is sampled
+once from the mixture of its batch size. ASSUMPTION: a change of batch size is
+instantaneous and keeps the phase within the template, and the replicas of all models
+fill nodes without gaps [J].
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ MAX_STEPS = 20_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class _ReplicaData:
+class _ServedModelData:
     """Data of a served model: measurements, and the scenario's settings."""
 
     # Power templates of a replica and latency mixtures by batch size
@@ -87,13 +87,13 @@ class _ReplicaData:
     shipped: bool
 
 
-Datasets = Mapping[tuple[str, str], _ReplicaData]
+Datasets = Mapping[tuple[str, str], _ServedModelData]
 """Data of served models by stream and model name."""
 
 
 def load_replica_data(
     specs: Mapping[str, ReplicaStream], folder: Path
-) -> dict[tuple[str, str], _ReplicaData]:
+) -> dict[tuple[str, str], _ServedModelData]:
     """Read the data of all models in all replica streams, by stream and model name.
 
     Data folders are relative to `folder`, or shipped.
@@ -117,7 +117,7 @@ def find_data(name: str, folder: Path) -> Path:
     if name in shipped:
         return shipped[name]
     raise InputError(
-        f"data: no folder '{one_line(name)}' beside the scenario and no shipped data "
+        f"data: no folder '{one_line(name)}' next to the scenario and no built-in data "
         f"of that name (shipped: {one_of(shipped)}){did_you_mean(name, shipped)}"
     )
 
@@ -126,13 +126,13 @@ def _shipped() -> Path:
     return shipped_folder("profiles") / "serving"
 
 
-def _load(model: ReplicaModel, step_s: float, folder: Path) -> _ReplicaData:
+def _load(model: ReplicaModel, step_s: float, folder: Path) -> _ServedModelData:
     place = find_data(model.data, folder)
     specs = specs_of(place)
     if len(specs) > 1:
         labels = one_of(spec.model_label for spec in specs.values())
         raise InputError(
-            f"data: {model.data} holds several models ({labels}); name one's folder"
+            f"data: {model.data} has several models ({labels}); name one's folder"
         )
     ((spec_folder, spec),) = specs.items()
     data = InferenceData.read(spec_folder, spec, step_s)
@@ -142,7 +142,7 @@ def _load(model: ReplicaModel, step_s: float, folder: Path) -> _ReplicaData:
     _check_sizes("batch_size", (model.batch_size,), feasible, "the feasible ones")
     deadline_s = model.itl_deadline_s or spec.itl_deadline_s
     setting = ModelSetting(feasible, model.batch_size, deadline_s, fits)
-    return _ReplicaData(data, setting, place.is_relative_to(_shipped()))
+    return _ServedModelData(data, setting, place.is_relative_to(_shipped()))
 
 
 def _check_sizes(
@@ -170,7 +170,7 @@ class ReplayedModel:
         self,
         name: str,
         spec: ReplicaStream,
-        data: _ReplicaData,
+        data: _ServedModelData,
         n_replicas: Int64Array,
         seed: int,
         of_stream: str,
@@ -179,12 +179,12 @@ class ReplayedModel:
         self.batch_size = np.zeros(n_replicas.size, dtype=np.int64)
         self.itl_s = np.full(n_replicas.size, np.nan)
         self._latency = named_rng(seed, "replicas", of_stream, name, "latency")
-        rng, most = (
+        rng, max_replicas = (
             named_rng(seed, "replicas", of_stream, name, "replicas"),
             int(n_replicas.max()),
         )
         # The first replicas have the same values for any number of replicas
-        samples = rng.random((most, 2)).T
+        samples = rng.random((max_replicas, 2)).T
         low, high = spec.amplitude_range
         self._amplitude = low + (high - low) * samples[0]
         self._phase = samples[1] * spec.staggered
@@ -200,7 +200,7 @@ class ReplayedModel:
         )
         return np.asarray(self.n_replicas * replica_tps, dtype=np.float64)
 
-    def seen(self, k: int, batch_size: int) -> Observed:
+    def observe_latency(self, k: int, batch_size: int) -> Observed:
         """Draw the mean latency in control interval k, and return the observation."""
         n_replicas = int(self.n_replicas[k])
         self.batch_size[k] = batch_size
@@ -269,11 +269,11 @@ class ReplicaPlan:
         )
         node_gpus = facility.node_type_of(spec.pool).n_gpus
         self.n_nodes = -(-np.asarray(n_gpus, dtype=np.int64) // node_gpus)  # shape (C,)
-        most, have = int(self.n_nodes.max()), facility.pools[spec.pool].n_nodes
-        if most > have:
+        max_nodes, have = int(self.n_nodes.max()), facility.pools[spec.pool].n_nodes
+        if max_nodes > have:
             raise WorkloadError(
-                f"replica_streams.{name}: the replicas take up to {most:,} nodes of "
-                f"{node_gpus} GPUs, pool '{spec.pool}' has {have:,}; give fewer "
+                f"replica_streams.{name}: the replicas take up to {max_nodes:,} nodes "
+                f"of {node_gpus} GPUs, pool '{spec.pool}' has {have:,}; give fewer "
                 "replicas or more nodes"
             )
         # Power of all replicas' GPUs in each step [W]
@@ -318,7 +318,8 @@ class ReplicaPlan:
                 excess = self.excess[k] = mean_w / cap_w - 1
                 constraints = (Constraint("cap", float(excess), 1 / cap_w),)
             observed = {
-                model.name: model.seen(k, batch[model.name]) for model in self.models
+                model.name: model.observe_latency(k, batch[model.name])
+                for model in self.models
             }
             end_s = float(edges_ms[k + 1]) / MS_PER_S
             view = ControlView(end_s, observed, float(mean_w), constraints)
@@ -387,7 +388,7 @@ class ReplicasLoad(InstanceGroupLoad):
             ReplicaPlan(name, spec, facility, clock, seed, data)
             for name, spec in specs.items()
         ]
-        super().__init__(*_banks(self.plans, facility, library))
+        super().__init__(*_instance_groups(self.plans, facility, library))
         self.columns = replica_columns(specs)
 
     def values(self, block: Block) -> Values:
@@ -444,7 +445,7 @@ class ReplicasLoad(InstanceGroupLoad):
         }
 
 
-def _banks(
+def _instance_groups(
     plans: Sequence[ReplicaPlan], facility: Facility, library: ProfileLibrary
 ) -> tuple[list[InstanceGroup], ProfileLibrary]:
     """Return an instance group per stream, and the library with the groups' profiles.
@@ -509,12 +510,12 @@ def _of_model(model: ReplayedModel, step_s: Float64Array) -> dict[str, Any]:
     }
     if runs.any():
         itl_s, time_s = model.itl_s[runs], step_s[runs]
-        median, most = np.quantile(
+        median, p99 = np.quantile(
             itl_s, (0.5, 0.99), weights=time_s, method="inverted_cdf"
         ).tolist()
         mean = float(np.average(itl_s, weights=weight[runs]))
         result["mean_batch_size"] = float(np.average(model.batch_size, weights=weight))
-        result["itl_s"] = {"mean": mean, "p50": median, "p99": most}
+        result["itl_s"] = {"mean": mean, "p50": median, "p99": p99}
         if deadline_s is not None:
             result["hours_over_deadline"] = float(
                 time_s[itl_s > deadline_s].sum() / S_PER_H

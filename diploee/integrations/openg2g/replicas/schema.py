@@ -1,7 +1,4 @@
-"""Declarations of the columns and metrics of replica loads.
-
-What the catalogues of the core name, without their code.
-"""
+"""Columns and metrics of replica loads, importable without the code of the loads."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from diploee.base.metric import Metric
 from diploee.integrations.openg2g.replicas.settings import ReplicaStream
 
 REPLICA_COLUMNS = (
-    Column("n_replicas", "replicas", "service", "mean", None, "replicas that run"),
+    Column("n_replicas", "replicas", "service", "mean", None, "active replicas"),
     Column(
         "batch_size", "sequences", "service", "mean", None, "batch size of the replicas"
     ),
@@ -22,7 +19,7 @@ REPLICA_COLUMNS = (
         "service",
         "mean",
         None,
-        "inter-token latency over replicas; 0 without any",
+        "mean inter-token latency over replicas; 0 without replicas",
     ),
     Column("tokens_per_s", "1/s", "service", "mean", None, "output tokens"),
 )
@@ -49,7 +46,14 @@ OF_MODEL = (
         "{:,.1f}",
         view="table",
     ),
-    Metric("tokens_per_s", "1/s", "output tokens", "{:,.0f}", "by the fit", "table"),
+    Metric(
+        "tokens_per_s",
+        "1/s",
+        "output tokens",
+        "{:,.0f}",
+        "by the logistic fit",
+        "table",
+    ),
     Metric(
         "itl_s.mean",
         "s",
@@ -63,10 +67,14 @@ OF_MODEL = (
         "s",
         "median inter-token latency",
         "{:.4f}",
-        "of the means over replicas in control intervals",
+        "of the means over replicas per control interval",
     ),
     Metric(
-        "itl_s.p99", "s", "99th percentile of inter-token latency", "{:.4f}", "likewise"
+        "itl_s.p99",
+        "s",
+        "99th percentile of inter-token latency",
+        "{:.4f}",
+        "of the means over replicas per control interval",
     ),
     Metric("itl_deadline_s", "s", "latency deadline", "{:.4f}"),
     Metric(
@@ -74,7 +82,7 @@ OF_MODEL = (
         "h",
         "time over the latency deadline",
         "{:,.3f}",
-        "of the mean over replicas",
+        "by the mean over replicas",
         "table",
     ),
 )
@@ -84,16 +92,16 @@ OF_STREAM = (
         "MW",
         "mean power of its GPUs",
         "{:,.3f}",
-        "those with replicas",
+        "GPUs with replicas only",
         "table",
     ),
     Metric("energy_mwh", "MWh", "energy of its GPUs", "{:,.3f}"),
     Metric(
         "violation_h",
         "h",
-        "time over its cap",
+        "time above its cap",
         "{:,.3f}",
-        "by the means of control intervals",
+        "by means over control intervals",
         "table",
     ),
     Metric(
@@ -101,10 +109,17 @@ OF_STREAM = (
         "1",
         "mean violation",
         "{:.5f}",
-        "over the run, of the cap, 0 within",
+        "mean excess per cap over the run; 0 if within the cap",
         "table",
     ),
-    Metric("violation_max", "1", "largest violation", "{:.4f}", "likewise", "table"),
+    Metric(
+        "violation_max",
+        "1",
+        "largest violation",
+        "{:.4f}",
+        "mean excess per cap of a control interval",
+        "table",
+    ),
     Metric(
         "violation_end",
         "1",

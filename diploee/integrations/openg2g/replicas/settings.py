@@ -1,7 +1,4 @@
-"""Scenario settings of model replicas that are served at a batch size.
-
-Power templates are replayed, not requests.
-"""
+"""Scenario settings of served model replicas with power templates by batch size."""
 
 from __future__ import annotations
 
@@ -57,9 +54,11 @@ BATCH_CONTROLLERS: Kinds[BatchControllerSpec] = Kinds(
 class CapStep(Model):
     """A step of a power cap: a start time [s] and a cap [MW]."""
 
-    since_s: Seconds = Field(description="Since when, from the start of the run [s].")
+    since_s: Seconds = Field(
+        description="Start of the step, since the start of the run [s]."
+    )
     mw: Annotated[float, Field(gt=0, le=1e6), SCALES] | None = unset(
-        "Highest mean power of a control interval [MW]; none if absent."
+        "Maximum mean power of a control interval [MW]; no cap if absent."
     )
 
 
@@ -68,7 +67,7 @@ class CapSpec(Model):
 
     kind: Literal["cap"] = default("cap", "A cap on power.")
     steps: tuple[CapStep, ...] = Field(
-        min_length=1, description="The cap from when on."
+        min_length=1, description="Steps of the cap over time."
     )
 
     @model_validator(mode="after")
@@ -91,11 +90,13 @@ class ReplicaRamp(Model):
     """A change of the number of replicas, linear in time."""
 
     begin_s: Seconds = Field(
-        description="When it begins, since the start of the run [s]."
+        description="Start of the change, since the start of the run [s]."
     )
-    end_s: Seconds = Field(description="When it ends [s].")
+    end_s: Seconds = Field(
+        description="End of the change, since the start of the run [s]."
+    )
     replicas: Annotated[NonNegativeInt, SCALES] = Field(
-        description="Replicas from then on."
+        description="Number of replicas after the change."
     )
 
     @model_validator(mode="after")
@@ -112,26 +113,26 @@ class ReplicaModel(Model):
 
     data: str = Field(
         description=(
-            "Power in time, latency mixtures and logistic fits by batch size: a "
-            "shipped name such as llama31_70b_4xh100, or a folder in OpenG2G's format "
-            "(trace.csv, itl_fit.json, logistic_fit.json, _manifest.json), relative "
-            "to the scenario file."
+            "Power over time, latency mixtures and logistic fits by batch size: a "
+            "built-in name such as llama31_70b_4xh100, or a folder in OpenG2G's format "
+            "(trace.csv, itl_fit.json, logistic_fit.json, _manifest.json), relative to "
+            "the scenario file."
         )
     )
     replicas: Annotated[NonNegativeInt, SCALES] = Field(
         description="Replicas at the start."
     )
     ramps: tuple[ReplicaRamp, ...] = default(
-        (), "How their number changes; in the order of time."
+        (), "Changes of the number of replicas, in order of time."
     )
     batch_size: PositiveInt = Field(
         description="Batch size at the start (max_num_seqs), one of the feasible ones."
     )
     feasible_batch_sizes: tuple[PositiveInt, ...] | None = unset(
-        "Batch sizes to choose from; those of the data's spec if absent.", min_length=1
+        "Batch sizes to choose from; those of the data if absent.", min_length=1
     )
     itl_deadline_s: PositiveFloat | None = unset(
-        "Highest mean inter-token latency [s]; that of the data's spec if absent."
+        "Maximum mean inter-token latency [s]; that of the data if absent."
     )
 
     @model_validator(mode="after")
@@ -155,47 +156,50 @@ class ReplicaStream(LoadSpec):
         default(
             "fixed",
             (
-                "Who chooses batch sizes: fixed keeps them, schedule changes them at "
-                "given times, feedback is a primal-dual optimizer on the signal and "
-                "the latencies; or one of your own: {path: module:Class, ...}."
+                "Controller of batch sizes: fixed keeps them constant, schedule "
+                "changes them at specified times, feedback is a primal-dual optimizer "
+                "of the signal and the latencies; or a custom class: {path: "
+                "module:Class, ...}."
             ),
             validate_default=True,
         )
     )
     signal: CapSpec | None = unset(
-        "Cap on the replicas' power; measured in any case, acted on by controllers "
-        "that look at it."
+        "Cap on the replicas' power. Violations are always measured; whether the cap "
+        "is followed depends on the controller."
     )
     control_interval_s: Annotated[float, Field(gt=0, le=3600)] = default(
-        1.0, "Time between two decisions, and two samples of latency [s]."
+        1.0, "Time between two decisions and between two samples of latency [s]."
     )
     step_s: Annotated[float, Field(gt=0, le=60)] = default(
-        0.1, "Step of the templates and of their sum [s]."
+        0.1, "Time step of the power templates and of their sum [s]."
     )
     staggered: bool = default(
         True,
         (
-            "Whether every replica begins at a place of its own in its template, drawn "
-            "evenly; all at its start if not, which makes their swings add up."
+            "Whether every replica starts at a random position in its template; if "
+            "false, all begin at its start, so that their fluctuations add up."
         ),
     )
     amplitude_range: tuple[
         Annotated[float, Field(ge=0, le=10)], Annotated[float, Field(ge=0, le=10)]
     ] = default(
-        (1.0, 1.0), "Least and largest factor on the power of a replica, drawn evenly."
+        (1.0, 1.0),
+        "Minimum and maximum of a uniformly distributed factor on the power of "
+        "each replica.",
     )
     noise_fraction: Share = default(
         0.0,
         (
-            "Standard deviation of the noise of each replica in each step, "
-            "independent, as a part of its power."
+            "Standard deviation of independent noise of each replica and step, per its "
+            "power."
         ),
     )
     other_node_power_w: Annotated[float, Field(ge=0, le=1e9)] = default(
         0.0,
         (
-            "Power of a busy node besides the GPUs of its replicas [W], which "
-            "benchmarks leave out: CPU packages, GPUs without a replica."
+            "Power of a busy node except for the GPUs of its replicas [W], which is "
+            "not in benchmarks: CPU packages, GPUs without a replica."
         ),
     )
 
@@ -216,7 +220,7 @@ class ReplicaStream(LoadSpec):
 
     @property
     def step_ms(self) -> int:
-        """Step of the templates [ms]."""
+        """Time step of the power templates [ms]."""
         return whole_ms(self.step_s)
 
     @property

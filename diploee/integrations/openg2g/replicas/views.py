@@ -1,4 +1,4 @@
-"""Inputs of a batch size controller, and limits on the power of replicas."""
+"""Inputs of batch size controllers: settings, observations and power constraints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sources of benchmark measurements, which alone know a foreign file's names."""
+"""Sources of benchmark measurements, with one module per publisher."""
 
 from diploee.integrations.openg2g.sources.ml_energy import (
     LeaderboardSource as LeaderboardSource,

@@ -1,14 +1,14 @@
-"""Source of the measurements of the ML.ENERGY benchmark.
+"""Sources of measurements of the ML.ENERGY benchmark.
 
-Leaderboard files, result files of its benchmark, and the data set. A leaderboard file
-has one model and task and all measured configurations: mean power, latency percentiles
-and throughput, no power in time and no samples, enough for logistic fits, not for
-traces. The benchmark's folders have a ``results.json`` for each run. The place of a
-file says what was measured,
-``<task>/results/<organisation>/<model>/<GPU>/num_gpus+4+max_num_seqs+128+.../
-results.json``. The data set of benchmark v3 is gated: its owners grant access on
-request, and a token says who asks. It is read through the package `mlenergy-data`, an
-optional extra that is imported only when it is used.
+- Leaderboard files: one per model and task, with all measured configurations, each with
+  mean power, latency percentiles and throughput. They have no power over time and no
+  latency samples, which suffices for logistic fits but not for traces.
+- Result files: a ``results.json`` for each benchmark run, whose path names the
+  configuration, ``<task>/results/<organisation>/<model>/<GPU>/num_gpus+4+
+  max_num_seqs+128+.../results.json``.
+- The data set of benchmark v3, which is gated: its owners grant access on request, and
+  an access token identifies the user. It is read through the optional package
+  `mlenergy-data`, imported on first use.
 
 References
 ----------
@@ -47,7 +47,7 @@ from diploee.integrations.openg2g.benchmark_runs import (
     BenchmarkSource,
     Measurement,
     PowerReadings,
-    select,
+    select_measurements,
 )
 from diploee.integrations.openg2g.benchmark_spec import InferenceModelSpec
 
@@ -87,7 +87,7 @@ class _Configuration(Summary):
     parallelization: Parallelization = Parallelization()
 
     @property
-    def known(self) -> dict[str, Any]:
+    def spec_fields(self) -> dict[str, Any]:
         """Values of the configuration by field name of a spec."""
         parallel = {
             name: getattr(self.parallelization, name)
@@ -123,7 +123,7 @@ class LeaderboardSource(BenchmarkSource):
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
 
-    def _title(self, spec: InferenceModelSpec) -> str:
+    def _source_title(self, spec: InferenceModelSpec) -> str:
         return f"ML.ENERGY leaderboard, {self._path_of(spec).name}"
 
     def selected(self, spec: InferenceModelSpec) -> list[Measurement]:
@@ -134,12 +134,12 @@ class LeaderboardSource(BenchmarkSource):
         )
         shared = {"model_id": board.model_id, "task": board.task}
         measured = (
-            Measurement(shared | config.known, config.max_num_seqs, config)
+            Measurement(shared | config.spec_fields, config.max_num_seqs, config)
             for config in board.configurations
         )
-        return select(measured, spec, str(path))
+        return select_measurements(measured, spec, str(path))
 
-    def _run(self, one: Measurement, *_: Any) -> tuple[bytes, BenchmarkRun]:
+    def _read_run(self, one: Measurement, *_: Any) -> tuple[bytes, BenchmarkRun]:
         config: _Configuration = one.data
         return config.model_dump_json().encode(), config.run()
 
@@ -187,7 +187,7 @@ class Request(Record):
     itl: list[_AtLeastZero] | None = None
 
 
-class Results(Record):
+class ResultFile(Record):
     """Content of a result file, as far as the package reads it."""
 
     timeline: Timeline
@@ -213,7 +213,7 @@ class ResultsSource(BenchmarkSource):
         self.folder = Path(folder)
         self.licence = licence
 
-    def _title(self, spec: InferenceModelSpec) -> str:  # noqa: ARG002
+    def _source_title(self, spec: InferenceModelSpec) -> str:  # noqa: ARG002
         return f"ML.ENERGY benchmark results in {self.folder.name}"
 
     def selected(self, spec: InferenceModelSpec) -> list[Measurement]:
@@ -224,14 +224,16 @@ class ResultsSource(BenchmarkSource):
                 f"{self.folder}: no '{RESULTS}' below this folder; give the folder of "
                 "a benchmark"
             )
-        return select(map(_measured, files), spec, str(self.folder))
+        return select_measurements(
+            map(_find_measurements, files), spec, str(self.folder)
+        )
 
-    def _run(
+    def _read_run(
         self, one: Measurement, spec: InferenceModelSpec, _: bool, counts: Counter[str]
     ) -> tuple[bytes, BenchmarkRun]:
         where, content = str(one.data), read_bytes(one.data)
-        result = parse_json(content, where, Results, LogFormatError, finite=False)
-        run = run_of(result, where, one.batch_size, counts)
+        result = parse_json(content, where, ResultFile, LogFormatError, finite=False)
+        run = benchmark_run(result, where, one.batch_size, counts)
         if len(run.power) != spec.gpus_per_replica:
             raise LogFormatError(
                 f"{where}: '{POWER_KEY}' has {len(run.power)} GPUs, expected "
@@ -240,7 +242,7 @@ class ResultsSource(BenchmarkSource):
         return content, run
 
 
-def _measured(file: Path) -> Measurement:
+def _find_measurements(file: Path) -> Measurement:
     """Return the measurements by file path."""
     parts = file.parts[:-1]
     below = parts[-5:] if len(parts) >= 5 else ()
@@ -258,32 +260,32 @@ def _measured(file: Path) -> Measurement:
             "it: <task>/results/<organisation>/<model>/<GPU>/"
             "num_gpus+4+max_num_seqs+128+.../; restore it"
         )
-    known = {
+    configuration = {
         "task": parts[-6] if len(parts) > 5 else None,
         "model_id": "/".join(below[1:3]),
         "gpu_model": below[3],
         "gpus_per_replica": int(n_gpus),
     }
-    return Measurement(known, int(size), file)
+    return Measurement(configuration, int(size), file)
 
 
-def run_of(
-    found: Results, where: str, batch_size: int, counts: Counter[str]
+def benchmark_run(
+    content: ResultFile, where: str, batch_size: int, counts: Counter[str]
 ) -> BenchmarkRun:
     """Return the measurement of one result file.
 
     Mean power and throughput come from the steady state's energy counter, where the
     file has it, else from the readings and the whole run.
     """
-    timeline = found.timeline
+    timeline = content.timeline
     steady_s = (timeline.steady_state_start_time, timeline.steady_state_end_time)
     if steady_s[1] <= steady_s[0]:
         raise LogFormatError(
             f"{where}: the steady state ends at {steady_s[1]:g} s, expected after its "
             f"start at {steady_s[0]:g} s"
         )
-    ok = [request for request in found.results if request.success]
-    counts["failed_requests"] += len(found.results) - len(ok)
+    ok = [request for request in content.results if request.success]
+    counts["failed_requests"] += len(content.results) - len(ok)
     samples_s = spread_chunks(
         [np.array(request.itl or (), dtype=np.float64) for request in ok], counts
     )
@@ -291,10 +293,10 @@ def run_of(
         raise LogFormatError(
             f"{where}: no inter-token latency above 0 in 'results[].itl'"
         )
-    energy_j, duration_s = found.steady_state_energy, found.steady_state_duration
+    energy_j, duration_s = content.steady_state_energy, content.steady_state_duration
     per_token_j, throughput_tps = (
-        found.steady_state_energy_per_token,
-        found.output_throughput,
+        content.steady_state_energy_per_token,
+        content.output_throughput,
     )
     if energy_j and duration_s and per_token_j:
         throughput_tps = energy_j / per_token_j / duration_s
@@ -312,7 +314,7 @@ def run_of(
 def _power(power: PowerTrace, counts: Counter[str]) -> tuple[PowerReadings, ...]:
     result = []
     for pairs in power.device_instant.values():
-        readings, n_dropped = PowerReadings.of_pairs(*np.array(pairs).T)
+        readings, n_dropped = PowerReadings.from_pairs(*np.array(pairs).T)
         counts["readings_at_a_repeated_stamp"] += n_dropped
         result.append(readings)
     return tuple(result)
@@ -366,7 +368,7 @@ class MlEnergySource(BenchmarkSource):
         self.name = REPOSITORY if folder is None else str(folder)
         self._is_copy = folder is not None
 
-    def _title(self, spec: InferenceModelSpec) -> str:  # noqa: ARG002
+    def _source_title(self, spec: InferenceModelSpec) -> str:  # noqa: ARG002
         return f"ML.ENERGY benchmark, {self.name}"
 
     def selected(self, spec: InferenceModelSpec) -> list[Measurement]:
@@ -387,7 +389,7 @@ class MlEnergySource(BenchmarkSource):
             )
             for run in self._runs
         )
-        return select(measured, spec, self.name)
+        return select_measurements(measured, spec, self.name)
 
     @cached_property
     def _runs(self) -> list[Any]:
@@ -399,9 +401,9 @@ class MlEnergySource(BenchmarkSource):
                 f"({error}); install it with: pip install 'diploee[{EXTRA}]'"
             ) from error
         opened = llm_runs.from_directory if self._is_copy else llm_runs.from_hf
-        return list(self._try(opened, self.name, stable_only=False))
+        return list(self._call_package(opened, self.name, stable_only=False))
 
-    def _run(
+    def _read_run(
         self,
         one: Measurement,
         _: InferenceModelSpec,
@@ -416,9 +418,12 @@ class MlEnergySource(BenchmarkSource):
         if not traces:
             return content, summary
         result = validate_record(
-            self._try(one.data.read_results_json), Results, where, LogFormatError
+            self._call_package(one.data.read_results_json),
+            ResultFile,
+            where,
+            LogFormatError,
         )
-        raw = run_of(result, where, summary.batch_size, counts)
+        raw = benchmark_run(result, where, summary.batch_size, counts)
         return content, replace(
             summary,
             power=raw.power,
@@ -426,7 +431,7 @@ class MlEnergySource(BenchmarkSource):
             itl_samples_s=raw.itl_samples_s,
         )
 
-    def _try(self, call: Any, *args: Any, **options: Any) -> Any:
+    def _call_package(self, call: Any, *args: Any, **options: Any) -> Any:
         """Call a function of the package, and convert its errors to one line."""
         try:
             return call(*args, **options)

@@ -18,10 +18,10 @@ from diploee.importers.power_logs.read import FORMATS, read_profiles
 from diploee.importers.power_logs.repairs import (
     MAX_LOST_ENERGY,
     MAX_LOST_TIME,
-    Log,
+    PowerLog,
     RepairCount,
-    in_order,
-    in_turn,
+    alternates,
+    sort_timestamps,
 )
 
 MONDAY, SUNDAY = datetime(2024, 3, 4, 9), datetime(2024, 11, 3, 0, 30)
@@ -253,8 +253,10 @@ def test_a_noisy_or_slow_gpu_does_not_look_like_two():
     jitter_us = rng.normal(0, 20_000, 400).astype(np.int64)
     noise_w, slow_w = rng.normal(400, 30, 400), np.repeat(rng.random(200), 2)
     for watts in (wave_w(np.arange(400)), noise_w, slow_w):
-        assert not in_turn(t_us + jitter_us, watts)
-    assert not in_turn(np.arange(400) * 100_500 // 1_000 * 1_000, np.full(400, 300.0))
+        assert not alternates(t_us + jitter_us, watts)
+    assert not alternates(
+        np.arange(400) * 100_500 // 1_000 * 1_000, np.full(400, 300.0)
+    )
 
 
 def test_a_table_of_two_devices_in_turn_is_refused_or_said_to_be_of_one(tmp_path):
@@ -468,8 +470,8 @@ def test_a_damaged_log_keeps_its_energy_or_is_refused(
 @given(st.lists(st.integers(0, 40), min_size=2, max_size=60))
 def test_what_is_kept_and_lost_of_rows_is_all_of_them(times):
     t_us, every = np.array(times) * 1_000_000, np.arange(len(times))
-    account = RepairCount(Log(Path(), 60.0, max_lost=1.0), "", str)
-    kept_us, kept = in_order(account, every, t_us, np.ones(t_us.size))
+    account = RepairCount(PowerLog(Path(), 60.0, max_lost=1.0), "", str)
+    kept_us, kept = sort_timestamps(account, every, t_us, np.ones(t_us.size))
     assert (np.diff(kept_us) > 0).all()
     np.testing.assert_array_equal(kept_us, t_us[kept])
     lost = sum(n for cause, _, n, *_ in account.entries if cause != "rows_sorted")

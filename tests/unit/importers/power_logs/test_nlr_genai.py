@@ -15,7 +15,7 @@ from diploee.base.errors import LogFormatError
 from diploee.importers.power_logs.nlr_genai import (
     find_runs,
     import_nlr_genai,
-    workload_of,
+    workload_from_name,
 )
 from diploee.importers.power_logs.wattameter import import_wattameter
 from diploee.profiles import ProfileLibrary, add_profile
@@ -162,7 +162,7 @@ def test_folders_without_usable_runs_are_named(dataset, tmp_path):
     ],
 )
 def test_classes_get_the_names_of_the_reference_profiles(name, workload):
-    assert workload_of(name) == workload
+    assert workload_from_name(name) == workload
 
 
 def test_logs_of_a_node_in_the_layout_are_those_of_the_importer_of_logs(

@@ -143,7 +143,7 @@ def test_epoch_seconds_at_a_tenth_keep_their_step(tmp_path):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("t_s,power\n0,1\n1,1", r"csv:1: column 'power' does not tell its unit"),
+        ("t_s,power\n0,1\n1,1", r"csv:1: column 'power' does not name its unit"),
         ("t_s,power_mW\n0,1\n1,1", r"csv:1: .* may be megawatts or milliwatts"),
         ("t_s,load\n0,1\n1,1", r"csv:1: 0 columns of power .*'t_s', 'load'"),
         ("t_s,cpu_power_w,gpu_power_w\n0,1,1", r"2 columns .* \(--power-column\)"),
@@ -200,7 +200,7 @@ def test_a_column_is_summed_once_and_more_bandwidth_than_samples_is_refused(tmp_
         load(path, sampling_interval_s=0.1, bandwidth_hz=5.0)
 
 
-def stamps(n, every_s, start="2024-05-01 10:00:00"):
+def parse_timestamps(n, every_s, start="2024-05-01 10:00:00"):
     return pd.Timestamp(start) + pd.to_timedelta(np.arange(n) * every_s, unit="s")
 
 
@@ -226,7 +226,7 @@ TIMES = {
 def test_times_of_any_kind_and_sampling_keep_the_energy(
     tmp_path, name, every_s, suffix
 ):
-    at = stamps(400, every_s)
+    at = parse_timestamps(400, every_s)
     watts = 900 + 300 * np.sin(np.arange(400) / 9)
     table = pd.DataFrame({name: TIMES[name](at), "Power [kW]": watts / 1e3})
     path = tmp_path / f"job.{suffix}"
@@ -307,7 +307,7 @@ def test_times_in_minutes_and_hours_are_read_as_such(tmp_path, name, scale):
 
 @pytest.mark.parametrize("pattern", ["%H:%M:%S.%f", " %-H:%M:%S"])
 def test_times_of_the_day_without_a_date_go_on_past_midnight(tmp_path, pattern):
-    words = stamps(600, 1.0, "2024-05-01 23:55:00").strftime(pattern)
+    words = parse_timestamps(600, 1.0, "2024-05-01 23:55:00").strftime(pattern)
     rows = "".join(f"{word},{1000 + k}\n" for k, word in enumerate(words))
     profile = load(csv(tmp_path, f"time,power_w\n{rows}"))
     np.testing.assert_array_equal(profile.power_w, 1000 + np.arange(600))

@@ -272,7 +272,9 @@ def kept_rows(t_s):
     text = "\n".join(nvml(t_s, 300_000)).encode()
     log = parse_log(Path("nvml.log"), text, max_lost=1.0)
     assert (np.diff(log.t_us) > 0).all()
-    counts = {repair.cause: repair.n_rows for repair in log.account.settle(1.0, 1.0)}
+    counts = {
+        repair.cause: repair.n_rows for repair in log.account.repair_fractions(1.0, 1.0)
+    }
     causes = ("rows_at_a_repeated_time", "rows_out_of_order")
     return (log.line - 2).tolist(), tuple(counts.get(cause, 0) for cause in causes)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diploee.importers import read_request_trace
-from diploee.importers.request_traces.counts import EDGES, RequestCounts, bins_of
+from diploee.importers.request_traces.counts import EDGES, RequestCounts, bin_indices
 
 requests = st.lists(
     st.lists(
@@ -51,7 +51,7 @@ def test_every_length_has_its_bin() -> None:
     assert np.diff(wide).max() <= 0.012 * wide[-1]
     assert (np.diff(wide) / wide[:-1]).max() < 0.012
     lengths = np.concatenate((np.arange(70_000), EDGES[:-1], EDGES[1:] - 1))
-    place = bins_of(lengths)
+    place = bin_indices(lengths)
     assert (EDGES[place] <= lengths).all()
     assert (lengths < EDGES[place + 1]).all()
 

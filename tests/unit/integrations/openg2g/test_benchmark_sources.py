@@ -125,7 +125,7 @@ def test_two_parallelisms_are_distinguished(tmp_path):
         ('{"model_id": "a",\n "configurations": [', ":2: not valid JSON"),
         (
             '{"model_id": "m", "task": "t", "configurations": []}',
-            "holds no measurements",
+            "has no measurements",
         ),
     ],
 )

@@ -17,7 +17,7 @@ from diploee.integrations.zeus.optimizers import (
     Setting,
     ThompsonBatchSize,
     ZeusBatchSize,
-    cheapest_draw,
+    thompson_choice,
 )
 from diploee.scenario.recurring import BATCH_SIZE_OPTIMIZERS, POWER_LIMIT_OPTIMIZERS
 
@@ -40,8 +40,8 @@ def walk(pruning, cost, fails_above=INF, most=50):
     """Return the batch sizes tried, given each one's cost; a cost above the bound is a
     failure."""
     tried = []
-    while pruning.awaited is not None and len(tried) < most:
-        size = pruning.awaited
+    while pruning.next_trial is not None and len(tried) < most:
+        size = pruning.next_trial
         tried.append(size)
         pruning.observe(size, cost[size], cost[size] <= fails_above)
     return tried
@@ -126,7 +126,7 @@ def test_arm_is_drawn_as_often_as_it_is_likely_to_be_the_cheapest():
     # 0.1587.
     n, p = 4000, 0.15866
     rng = named_rng(0, "tests", "thompson")
-    drawn = Counter(cheapest_draw(arms.items(), rng) for _ in range(n))
+    drawn = Counter(thompson_choice(arms.items(), rng) for _ in range(n))
     assert abs(drawn[16] / n - p) < 3.3 * sqrt(p * (1 - p) / n)
 
 

@@ -82,7 +82,7 @@ GOOD = "toy,net,8,sgd,0.1,1,0.5,4"
         (("toy,net,8,sgd,0.1,1,0.5,0",), ":2: column 'target_epoch' is '0', expected"),
         (
             (GOOD, GOOD.replace("sgd", "SGD")),
-            ":3: this run and target stand already in l",
+            ":3: this run and target are already in l",
         ),
     ],
 )
@@ -96,7 +96,7 @@ def test_bad_train_row_is_named_with_its_line(tmp_path, rows, words):
 def test_pair_measured_twice_is_refused(tmp_path):
     file = write(tmp_path / "p.csv", POWER_HEADER, *HAND_POWER, "TOY,net,8,sgd,200,1,1")
     with pytest.raises(
-        LogFormatError, match=r"p\.csv:8: this batch size and power limit stand al"
+        LogFormatError, match=r"p\.csv:8: this batch size and power limit are alre"
     ):
         read_power_trace(file)
 
@@ -111,8 +111,8 @@ def test_traces_that_do_not_belong_together_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"dataset": "tyo"}, "unknown dataset 'tyo', expected one that both traces ho"),
-        ({"network": "x"}, "unknown network 'x', expected one that both traces hold"),
+        ({"dataset": "tyo"}, "unknown dataset 'tyo', expected one that both traces ha"),
+        ({"network": "x"}, "unknown network 'x', expected one that both traces have"),
         ({"optimizer": "adam"}, "unknown optimizer 'adam', expected one that both"),
         ({"target_metric": 0.6}, "target metric 0.6 is not in the train trace, expec"),
         ({"default_batch_size": 9}, "batch size 9 is not in the data, expected one of"),

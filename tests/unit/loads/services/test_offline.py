@@ -229,7 +229,7 @@ def test_wrong_keys_of_a_class_are_refused_with_their_path(
             {"output_tokens": 600},
             "no rows with max_output_tokens 600 (have: 512, 1024)",
         ),
-        ({"curve": "llama3_70b_ofline"}, "no such curve file beside the scenario"),
+        ({"curve": "llama3_70b_ofline"}, "no such curve file next to the scenario"),
         ({"curve": "llama3_70b_coding_power"}, "column 'batch_size' is missing"),
         ({"tokens": 1e300}, "ask for fewer tokens a job, or use more nodes"),
         ({"curve": "mine.csv", "batch_size": 15}, "mean_power_w or more"),

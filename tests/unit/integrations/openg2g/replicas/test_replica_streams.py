@@ -338,7 +338,7 @@ def change(model, size):
         ({"replicas": 17}, "take up to 5 nodes of 8 GPUs, pool 'p' has 4; give fewer"),
         ({"model": {"batch_size": 9}}, "tiny: batch_size: '9' is not among the"),
         ({"model": {"feasible_batch_sizes": [8, 9]}}, "the data .have: '8', '64'"),
-        ({"model": {"data": "none"}}, "no folder 'none' beside the scenario and no"),
+        ({"model": {"data": "none"}}, "no folder 'none' next to the scenario and no"),
         (
             {"controller": {"kind": "schedule", "changes": [change("b", 8)]}},
             "controller: it chose for 'b' .have: 'tiny'",
