@@ -11,6 +11,7 @@ from .api import scenarios as scenarios
 from .api import simulate as simulate
 from .base.errors import DiploeeError as DiploeeError
 from .base.errors import InputError as InputError
+from .planning import by_year as by_year
 from .profiles.library import ProfileLibrary as ProfileLibrary
 from .profiles.profile import PowerProfile as PowerProfile
 from .reports.build import report as report

@@ -148,7 +148,7 @@ class Run(RunFolder):
             Replace an existing export.
         **options : object
             Fields of `diploee.grid.export.Options`, such as ``step="15 min"``,
-            `q_table` as a path.
+            `q_table` and `peaks` as paths.
 
         Returns
         -------
@@ -158,8 +158,11 @@ class Run(RunFolder):
         from diploee.grid.export.base import Options
         from diploee.grid.export.registry import export_run
         from diploee.grid.export.series import ReactiveTable
+        from diploee.importers.peak_intervals import read_peak_intervals
         from diploee.importers.site_tables import read_reactive_table
 
+        if isinstance(peaks := options.get("peaks"), Path | str):
+            options["peaks"] = read_peak_intervals(peaks)
         if isinstance(table := options.get("q_table"), Path | str):
             options["q_table"] = ReactiveTable(
                 Path(table), *read_reactive_table(Path(table))

@@ -92,7 +92,7 @@ ADVANCED = {
     "export": (
         "--year --leap-day --q-table --actual --mva --at --zone --area --bus-number "
         "--parts --drives --vd1 --vd2 --frcel --perc1-head --hz --fast-hz --equal "
-        "--signal"
+        "--signal --peaks --excel"
     ),
     "ensemble": "--dask --max-runs --accuracy --assumed",
     "profiles import plain": (

@@ -25,8 +25,9 @@ from diploee.base.progress import Progress
 from diploee.base.units import J_PER_MWH, MS_PER_H, MS_PER_S, S_PER_H, W_PER_MW
 from diploee.base.version import full_version
 from diploee.grid.export.base import ExportRequest, Format, Options, WrittenFiles, flag
+from diploee.grid.export.by_year import Row, build_out
 from diploee.grid.export.dynamics import write_andes, write_comtrade, write_pscad
-from diploee.grid.export.pjm_lla import write_pjm_lla
+from diploee.grid.export.pjm_lla import write_by_year, write_pjm_lla
 from diploee.grid.export.power_flow import (
     write_gridlabd,
     write_opendss,
@@ -228,6 +229,15 @@ FORMATS: Registry[Format] = Registry(
             frozenset({"zone", "area"}),
             hourly=True,
         ),
+        Format(
+            "by-year",
+            "table by year and step of a build-out: MW, Mvar, IT, cooling, contract at "
+            "seasons' peaks, with ERCOT's LCP and pjm-lla's tables",
+            write_by_year,
+            FOLDER,
+            Q | {"zone", "area", "peaks", "excel"},
+            hourly=True,
+        ),
     ),
 )
 """The formats by name; ``FORMATS.register`` adds one from outside."""
@@ -275,39 +285,57 @@ def export_run(
     remedy = "; name one of your own by its import path, 'module:NAME'"
     fmt, options = FORMATS.named("export", format_name, remedy), options or Options()
     _check_options(fmt, options)
-    if not options.column:
-        options = options.model_copy(update={"column": fmt.column})
     run = RunFolder.open(run)
-    source = run.series(options.event_window)
     place = _default_place(run, fmt, options) if out is None else local_path(out)
     if len(fmt.suffixes) > 1 and place.suffix not in fmt.suffixes:
         raise InputError(
             f"--out: '{place.name}' must end in {' or '.join(fmt.suffixes)} for "
             f"'{fmt.name}'"
         )
-    inputs = [*run_files(run.folder), options.q_table.path if options.q_table else None]
-    step_ms, spans, leap_rule = _spans(run, source, fmt, options)
-    reactive = _reactive(source, fmt, options)
+    inputs = [
+        *run_files(run.folder),
+        options.q_table.path if options.q_table else None,
+        *{span.path for span in options.peaks or ()},
+    ]
+    request, leap_rule = _request(run, fmt, options)
     whole = partial(whole_folder, kind=EXPORT_FOLDER) if fmt.is_folder else whole_file
     if not fmt.is_folder:
         check_output_file(sidecar_of(place, is_folder=False), force, inputs=inputs)
     with (
-        (progress or Progress()).stage(f"export {fmt.name}") as update,
-        whole(place, force, inputs=inputs) as target,
+        (progress or Progress()).stage(f"export {fmt.name}") as request.progress,
+        whole(place, force, inputs=inputs) as request.path,
     ):
-        request = ExportRequest(
-            run, options, target, source, step_ms, spans, reactive, update
-        )
         content = _describe_export(
             fmt, request, _write_checked(fmt, request), leap_rule
         )
         if fmt.is_folder:
-            write_json(sidecar_of(target, is_folder=True), content)
+            write_json(sidecar_of(request.path, is_folder=True), content)
         else:
             beside = sidecar_of(place, is_folder=False)
             with whole_file(beside, force, inputs=inputs) as sidecar:
                 write_json(sidecar, content)
     return place
+
+
+def by_year(run: RunFolder, options: Options) -> list[Row]:
+    """Return the rows of a run's table by year, in all digits."""
+    fmt = FORMATS["by-year"]
+    _check_options(fmt, options)
+    request, _ = _request(run, fmt, options)
+    return build_out(request).rows
+
+
+def _request(
+    run: RunFolder, fmt: Format, options: Options
+) -> tuple[ExportRequest, str | None]:
+    """Return the request of an export without a place, and its rule for leap days."""
+    if not options.column:
+        options = options.model_copy(update={"column": fmt.column})
+    source = run.series(options.event_window)
+    step_ms, spans, leap_rule = _spans(run, source, fmt, options)
+    reactive = _reactive(source, fmt, options)
+    request = ExportRequest(run, options, Path(), source, step_ms, spans, reactive)
+    return request, leap_rule
 
 
 def _write_checked(fmt: Format, request: ExportRequest) -> WrittenFiles:
