@@ -31,6 +31,7 @@ COMMANDS = {
         "battery": "battery:battery_command",
         "ride-through": "ride_through:ride_through_command",
         "export": "export:export_command",
+        "package": "package:package_command",
         "series": "series:series_command",
     },
     "Learn": {

@@ -8,18 +8,15 @@ workbook are views of the table.
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
-from itertools import groupby
-from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from diploee.base.clock import local_ms
-from diploee.base.errors import Brief, spreadsheet_cell
+from diploee.base.errors import Brief
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import S_PER_H, W_PER_MW
 from diploee.facility.base import POWER
@@ -27,6 +24,9 @@ from diploee.grid.export.base import ExportRequest
 from diploee.metrics.demand import rated_power
 from diploee.runs.formatting import interval
 from diploee.scenario.models import Scenario
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ALL_HOURS = "all hours"
 PEAK_H = 20
@@ -43,12 +43,20 @@ SEASONS = {
 }
 """ASSUMPTION: local months and hours of each case, of the northern hemisphere, and
 their description."""
-LEVELS = (50, 95)
+LEVELS = {"p50": 0.5, "p95": 0.95}
 DIGITS = 3  # of MW and Mvar: kW and kvar
-NO_CONTRACT = "none given: yours to fill in"
 NO_FIGURE = "none: the run does not model it"
+LCP = (
+    "Date",
+    "Cumulative Peak MW",
+    "Mvar",
+    "Upgrade Project",
+    "TPIT/RPG Number",
+    "In-Service Date",
+    "Contract MW",
+    "Assumed",
+)
 
-Row = dict[str, Any]
 Table = tuple[Sequence[str], Sequence[Sequence[Any]]]
 """Header and rows of a table."""
 
@@ -57,102 +65,93 @@ Table = tuple[Sequence[str], Sequence[Sequence[Any]]]
 class BuildOut(Brief):
     """Table by year, with the steps of the build-out."""
 
-    rows: list[Row]  # one for each year, step and case
+    rows: pd.DataFrame  # one for each year, step and case that has hours
     dates: list[date]  # of each step
     added_mw: Float64Array  # rated power that each step adds
     rated_mw: Float64Array  # of all that stands from a step on
     ratings: str  # what the rated power is of
 
     @property
-    def whole(self) -> list[Row]:
+    def whole(self) -> pd.DataFrame:
         """Rows of all hours, one for each step in each year."""
-        return [row for row in self.rows if row["case"] == ALL_HOURS]
+        return self.rows[self.rows["case"] == ALL_HOURS]
 
     def tables(self) -> dict[str, Table]:
         """Return the table, and the columns of ERCOT's LCP, by name."""
-        lcp = (
-            "Date",
-            "Cumulative Peak MW",
-            "Mvar",
-            "Upgrade Project",
-            "TPIT/RPG Number",
-            "In-Service Date",
-            "Contract MW",
-            "Assumed",
-        )
-        rows = [[*map(_digits, row.values())] for row in self.rows]
-        return {"by_year": ([*self.rows[0]], rows), "lcp": (lcp, [*self._lcp()])}
+        rows = _written(self.rows)
+        return {
+            "by_year": (rows.columns.tolist(), rows.to_numpy().tolist()),
+            "lcp": (LCP, [*self._lcp()]),
+        }
 
     def _lcp(self) -> Iterator[list[Any]]:
         """Yield the rows of LCP: each step's date, with the highest power so far."""
-        whole = sorted(self.whole, key=itemgetter("step"))
-        peak = whole[0]
-        for _, of_step in groupby(whole, itemgetter("step")):
-            now, *later = of_step
-            peak = max(peak, now, *later, key=itemgetter("peak_mw"))
+        highest = self.whole.sort_values("peak_mw", ascending=False, kind="stable")
+        for step in highest["step"].sort_values().unique().tolist():
+            so_far = _written(highest[highest["step"] <= step])
+            peak = so_far.iloc[0]
+            now = so_far[so_far["step"] == step].iloc[0]
             assumed = (
                 f"MW: {peak['mw_basis']}; Mvar: {peak['mvar_basis']}, at the time of "
                 f"the peak; contract: {now['contract_basis']}; empty columns are the "
                 "utility's"
             )
-            figures = (peak["peak_mw"], peak["peak_mvar"], *[None] * 3)
-            figures = (now["since"], *figures, now["contract_mw"], assumed)
-            yield [*map(_digits, figures)]
+            figures = (now["since"], peak["peak_mw"], peak["peak_mvar"])
+            yield [*figures, None, None, None, now["contract_mw"], assumed]
 
 
 def build_out(request: ExportRequest) -> BuildOut:
     """Return the table by year of an export's power."""
+    import pandas as pd
+
     scenario, facility = request.run.scenario, request.run.scenario.facility
-    steps_ms, added_w = _steps(scenario)
+    steps_ms, added_w = installed_power(scenario)
     scale, ratings = _scale(request)
     added_mw = added_w * scale / W_PER_MW
     rated_mw = np.cumsum(added_mw)
-    contracts = [c for s in facility.stages if (c := getattr(s, "contract", None))]
-    contract_mw, contract_basis = np.full(rated_mw.size, np.nan), NO_CONTRACT
-    if contracts and facility.nodes_power_w:
-        part = rated_mw / (facility.nodes_power_w * scale / W_PER_MW)
-        contract_mw, contract_basis = contracts[0].amount * part, contracts[0].name
-        if facility.has_phases:
-            contract_basis += ", of all nodes; assumed: in the ratio of their ratings"
     dates = [scenario.clock.wall.at(time_ms).date() for time_ms in steps_ms.tolist()]
-    values, times = _read(request, steps_ms)
-    bases = _bases(request)
-    rows = []
-    for year, step in np.unique([times["year"], times["step"]], axis=1).T.tolist():
-        period = np.flatnonzero((times["year"] == year) & (times["step"] == step))
-        for case, inside, hours_basis in _cases(request, period, times, values["mw"]):
-            row = {
-                "year": year,
-                "step": step + 1,
-                "since": dates[step].isoformat(),
-                "case": case,
-                "hours": inside.size * request.step_s / S_PER_H,
-                "hours_basis": hours_basis,
-                **_figures({name: of[inside] for name, of in values.items()}, bases),
-                "rated_mw": rated_mw[step],
-                "rated_basis": ratings,
-                "contract_mw": contract_mw[step] if contracts else None,
-                "contract_basis": contract_basis,
-            }
-            rows.append(row)
+    contract_mw, contract_basis = None, "none given: yours to fill in"
+    for stage in facility.stages:
+        if contract := getattr(stage, "contract", None):
+            part = np.cumsum(added_w) / max(facility.nodes_power_w, 1.0)
+            contract_mw, contract_basis = contract.amount * part, contract.name
+            if facility.has_phases:
+                contract_basis += (
+                    ", of all nodes; assumed: in the ratio of their ratings"
+                )
+    cases = [*_cases(request, _hours(request, steps_ms))]
+    parts = [of.assign(case=k) for k, (_, _, of) in enumerate(cases)]
+    hours, key = pd.concat(parts, ignore_index=True), ["year", "step", "case"]
+    groups = hours.groupby(key)
+    peaks = hours.loc[groups["mw"].idxmax()].set_index(key)
+    columns = {
+        "hours": groups.size() * request.step_s / S_PER_H,
+        "hours_basis": "",
+        "peak_mw": peaks["mw"],
+        "peak_mvar": peaks.get("mvar"),
+    }
+    for name, basis in _bases(request).items():
+        for level, share in LEVELS.items():
+            there = name in hours
+            columns[f"{name}_{level}"] = groups[name].quantile(share) if there else None
+        columns[f"{name}_basis"] = basis
+    rows = pd.DataFrame(columns).reset_index()
+    step, names = rows["step"] - 1, [(name, basis) for name, basis, _ in cases]
+    rows["case"], rows["hours_basis"] = np.take(names, rows["case"], axis=0).T
+    rows["rated_mw"], rows["rated_basis"] = rated_mw[step], ratings
+    rows["contract_mw"] = None if contract_mw is None else contract_mw[step]
+    rows["contract_basis"] = contract_basis
+    rows.insert(2, "since", [dates[k].isoformat() for k in step])
     return BuildOut(rows, dates, added_mw, rated_mw, ratings)
 
 
-def _digits(value: Any) -> Any:
-    """Return a figure with the digits that are written."""
-    return round(float(value), DIGITS) if isinstance(value, float) else value
+def _written(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows with the digits that are written, None for absent figures."""
+    rounded = rows.round(DIGITS)
+    return rounded.astype(object).where(rounded.notna(), None)
 
 
-def write_csv_files(request: ExportRequest, tables: Mapping[str, Table]) -> None:
-    """Write each table to a CSV file of its name."""
-    for name, (header, rows) in tables.items():
-        path = request.path / f"{name}.csv"
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerows(map(spreadsheet_cell, row) for row in (header, *rows))
-
-
-def _steps(scenario: Scenario) -> tuple[Int64Array, Float64Array]:
+def installed_power(scenario: Scenario) -> tuple[Int64Array, Float64Array]:
     """Return the installation times of nodes [ms], the first at 0, and ratings [W]."""
     added_w: dict[int, float] = {}
     for name, standing in scenario.standing_nodes().items():
@@ -178,33 +177,35 @@ def _scale(request: ExportRequest) -> tuple[float, str]:
     return 1.0, "ratings of the devices that stand"
 
 
-def _read(
-    request: ExportRequest, steps_ms: Int64Array
-) -> tuple[dict[str, Float64Array], dict[str, Int64Array]]:
-    """Return the series of each quantity, and year, month, hour and step of a time."""
+def _hours(request: ExportRequest, steps_ms: Int64Array) -> pd.DataFrame:
+    """Return year, month, hour, step, and each quantity of all export steps."""
+    import pandas as pd
+
     scenario, blocks = request.run.scenario, list(request.blocks())
     starts_ms = np.concatenate([block.starts_ms for block in blocks])
-    mw = np.concatenate([block.power_w for block in blocks]) / W_PER_MW
-    values = {"mw": mw}
-    if reactive := [block.q_mvar for block in blocks if block.q_mvar is not None]:
-        values["mvar"] = mvar = np.concatenate(reactive)
-        # Without any power the factor is 1
-        apparent = np.where(mvar, np.hypot(mw, mvar), np.abs(mw) + (mw == 0))
-        values["power_factor"] = np.where(mvar, np.abs(mw), apparent) / apparent
-    for part, names in _parts(request).items():
-        read = request.source.blocks(names, request.step_ms, request.spans[0])
-        sums_w = [np.sum([*block.columns.values()], axis=0) for block in read]
-        values[part] = np.concatenate(sums_w) / W_PER_MW
-    local = local_ms(starts_ms, scenario.facility.zone).astype("datetime64[ms]")
     # An hour in which nodes come to stand is of the time behind the step, as they draw
     # in it.
     ends_ms = starts_ms - scenario.clock.wall.origin_ms + request.step_ms
-    return values, {
-        "year": local.astype("datetime64[Y]").astype(int) + 1970,
-        "month": local.astype("datetime64[M]").astype(int) % 12 + 1,
-        "hour": local.astype("datetime64[h]").astype(int) % 24,
-        "step": np.searchsorted(steps_ms, ends_ms, side="left") - 1,
+    local = pd.to_datetime(starts_ms, unit="ms", utc=True)
+    local = local.tz_convert(scenario.facility.zone)
+    series = {
+        "year": local.year,
+        "month": local.month,
+        "hour": local.hour,
+        "step": np.searchsorted(steps_ms, ends_ms, side="left"),  # from 1 on
+        "mw": np.concatenate([block.power_w for block in blocks]) / W_PER_MW,
     }
+    for part, columns in _parts(request).items():
+        read = request.source.blocks(columns, request.step_ms, request.spans[0])
+        sums_w = [np.sum([*block.columns.values()], axis=0) for block in read]
+        series[part] = np.concatenate(sums_w) / W_PER_MW
+    hours = pd.DataFrame(series)
+    if reactive := [block.q_mvar for block in blocks if block.q_mvar is not None]:
+        hours["mvar"] = np.concatenate(reactive)
+        apparent = (hours["mw"] ** 2 + hours["mvar"] ** 2) ** 0.5
+        factor = hours["mw"].abs() / apparent
+        hours["power_factor"] = factor.fillna(1.0)  # without any power
+    return hours
 
 
 def _parts(request: ExportRequest) -> dict[str, list[str]]:
@@ -212,10 +213,10 @@ def _parts(request: ExportRequest) -> dict[str, list[str]]:
     if request.options.column != POWER:
         return {}
     names = request.source.check()
-    of_it = [name for name in ("it_ac_power_w", "it_power_w") if name in names]
+    it = "it_ac_power_w" if "it_ac_power_w" in names else "it_power_w"
     cooling = [c.name for c in request.run.columns if c.role == "cooling"]
-    cooling = [name for name in cooling if name in names]
-    return {"it_mw": of_it[:1]} | ({"cooling_mw": cooling} if cooling else {})
+    parts = {"it_mw": [it], "cooling_mw": [name for name in cooling if name in names]}
+    return {part: columns for part, columns in parts.items() if columns}
 
 
 def _bases(request: ExportRequest) -> dict[str, str]:
@@ -230,9 +231,7 @@ def _bases(request: ExportRequest) -> dict[str, str]:
     return {
         "mw": f"{means}, {run.boundary(request.options.column)}",
         "mvar": f"{reactive}; above 0 drawn",
-        "power_factor": "of MW and Mvar at each step; low values are the worse ones"
-        if request.has_reactive
-        else reactive,
+        "power_factor": "of MW and Mvar at each step; low values are the worse ones",
         **{
             part: f"{means}, {' and '.join(map(run.boundary, parts[part]))}"
             if part in parts
@@ -243,48 +242,21 @@ def _bases(request: ExportRequest) -> dict[str, str]:
 
 
 def _cases(
-    request: ExportRequest,
-    period: Int64Array,
-    times: Mapping[str, Int64Array],
-    mw: Float64Array,
-) -> Iterator[tuple[str, Int64Array, str]]:
-    """Yield the cases of a period: name, positions in the series, and their choice."""
-    yield ALL_HOURS, period, "all of the step in the year"
+    request: ExportRequest, hours: pd.DataFrame
+) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """Yield the cases: name, which steps of the export these are, and the steps."""
+    yield ALL_HOURS, "all of the step in the year", hours
     if request.options.peaks is not None:
-        for name, positions in _named_positions(request).items():
-            yield name, np.intersect1d(period, positions), "from the file of peaks"
+        named, n_rows = defaultdict[str, set[int]](set), request.rows_per_step
+        for span in request.options.peaks:
+            first, end = request.source.rows_of(span)
+            named[span.name] |= {*range(first // n_rows, -(-end // n_rows))}
+        for name, positions in named.items():
+            yield name, "from the file of peaks", hours.iloc[sorted(positions)]
         return
     n_highest = max(round(PEAK_H * S_PER_H / request.step_s), 1)
-    for name, (months, hours, when) in SEASONS.items():
-        is_inside = np.isin(times["month"], months) & np.isin(times["hour"], hours)
-        inside = period[is_inside[period]]
-        highest = inside[np.argsort(-mw[inside], kind="stable")[:n_highest]]
+    for name, (months, of_day, when) in SEASONS.items():
+        inside = hours[hours["month"].isin(months) & hours["hour"].isin(of_day)]
+        highest = inside.sort_values("mw", ascending=False, kind="stable")
         how = f"assumed: at most {PEAK_H} h of the site's own highest load in {when}"
-        yield name, highest, how
-
-
-def _named_positions(request: ExportRequest) -> dict[str, Int64Array]:
-    """Return the positions in which the intervals of a file lie, by their names."""
-    result: dict[str, Int64Array] = {}
-    n_rows = request.rows_per_step
-    for span in request.options.peaks or ():
-        first, end = request.source.rows_of(span)
-        of_span = np.arange(first // n_rows, -(-end // n_rows))
-        name = span.name or "peak"
-        result[name] = np.union1d(result.get(name, of_span), of_span)
-    return result
-
-
-def _figures(
-    values: Mapping[str, Float64Array], bases: Mapping[str, str]
-) -> dict[str, float | str | None]:
-    """Return peak and levels of each quantity, and its basis; None without hours."""
-    mw, row = values["mw"], dict[str, float | str | None]()
-    for name, basis in bases.items():
-        of = values.get(name, mw[:0])
-        if name in ("mw", "mvar"):
-            row[f"peak_{name}"] = of[np.argmax(mw)] if of.size else None
-        for level in LEVELS:
-            row[f"{name}_p{level}"] = np.percentile(of, level) if of.size else None
-        row[f"{name}_basis"] = basis
-    return row
+        yield name, how, highest.groupby(["year", "step"]).head(n_highest)

@@ -6,12 +6,13 @@ in secondary sources [S2].
 
 from __future__ import annotations
 
-from itertools import count
+from collections.abc import Mapping
 
 import numpy as np
 
 from diploee.grid.export.base import ExportRequest, WrittenFiles
-from diploee.grid.export.by_year import BuildOut, Table, build_out, write_csv_files
+from diploee.grid.export.by_year import BuildOut, Table, build_out
+from diploee.grid.export.text import write_rows
 from diploee.grid.export.workbook import openpyxl, write_workbook
 
 PLACE = ("ZONENAME", "AREANAME")
@@ -29,7 +30,7 @@ NOTES = (
 def write_pjm_lla(request: ExportRequest) -> WrittenFiles:
     """Write tables of demand, capacity and a ramp schedule."""
     of = build_out(request)
-    write_csv_files(request, _tables(request, of))
+    _write(request, _tables(request, of))
     return WrittenFiles(_files(request, of), NOTES)
 
 
@@ -47,30 +48,33 @@ def write_by_year(request: ExportRequest) -> WrittenFiles:
         "lcp.csv": "sheet LCP of ERCOT's load information form, a row a step",
         **_files(request, of),
     }
-    write_csv_files(request, tables)
+    _write(request, tables)
     if request.options.excel:
         write_workbook(request.path / "by_year.xlsx", tables)
         files["by_year.xlsx"] = "the same tables, a sheet each"
     return WrittenFiles(files, NOTES)
 
 
+def _write(request: ExportRequest, tables: Mapping[str, Table]) -> None:
+    for name, (header, rows) in tables.items():
+        write_rows(request.path / f"{name}.csv", (header, *rows))
+
+
 def _tables(request: ExportRequest, of: BuildOut) -> dict[str, Table]:
     """Return the sheets of the workbook and the ramp schedule, by name."""
     place = (request.options.zone, request.options.area)
-    demand, capacity, until_next = (dict[int, float]() for _ in range(3))
-    for row in of.whole:
-        year, step, mw = row["year"], row["step"], row["peak_mw"]
-        demand[year] = max(demand.get(year, mw), mw)
-        capacity[year] = row["rated_mw"]
-        until_next[step] = max(until_next.get(step, mw), mw)
-    demand_mw, capacity_mw = max(demand.values()), max(capacity.values())
+    by_year, by_step = of.whole.groupby("year"), of.whole.groupby("step")
+    demand, capacity = by_year["peak_mw"].max(), by_year["rated_mw"].max()
+    steps = range(1, len(of.dates) + 1)
+    until_next = by_step["peak_mw"].max().reindex(steps, fill_value=0.0)
+    demand_mw, capacity_mw = demand.max(), capacity.max()
     note = (
         "simulated: highest demand is "
         f"{demand_mw / capacity_mw if capacity_mw else 0.0:.1%} of the capacity, which "
         "is what the nodes' ratings make where the demand is taken"
     )
     tables: dict[str, Table] = {
-        name: ((*PLACE, *map(str, column)), [[*place, *map(_mw, column.values())]])
+        name: ((*PLACE, *map(str, column.index)), [[*place, *map(_mw, column)]])
         for name, column in (("demand", demand), ("capacity", capacity))
     }
     tables["summary"] = (
@@ -80,17 +84,13 @@ def _tables(request: ExportRequest, of: BuildOut) -> dict[str, Table]:
     tables["ramp_schedule"] = (
         ("date", "days_since_step", "step_mw", "capacity_mw", "demand_until_next_mw"),
         [
-            [
-                day.isoformat(),
-                (day - last).days,
-                *map(_mw, (added, rated, until_next.get(step, 0.0))),
-            ]
-            for step, day, last, added, rated in zip(
-                count(1),
+            [day.isoformat(), (day - last).days, *map(_mw, figures)]
+            for day, last, *figures in zip(
                 of.dates,
                 (of.dates[0], *of.dates),
                 of.added_mw,
                 of.rated_mw,
+                until_next,
                 strict=False,
             )
         ],

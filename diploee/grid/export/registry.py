@@ -9,7 +9,7 @@ from glob import escape
 from math import inf
 from os.path import abspath
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diploee.base.boundary import named_errors
 from diploee.base.errors import InputError
@@ -25,7 +25,7 @@ from diploee.base.progress import Progress
 from diploee.base.units import J_PER_MWH, MS_PER_H, MS_PER_S, S_PER_H, W_PER_MW
 from diploee.base.version import full_version
 from diploee.grid.export.base import ExportRequest, Format, Options, WrittenFiles, flag
-from diploee.grid.export.by_year import Row, build_out
+from diploee.grid.export.by_year import build_out
 from diploee.grid.export.dynamics import write_andes, write_comtrade, write_pscad
 from diploee.grid.export.pjm_lla import write_by_year, write_pjm_lla
 from diploee.grid.export.power_flow import (
@@ -58,6 +58,9 @@ from diploee.runs.folder import run_files, write_json
 from diploee.runs.reader import RunFolder
 from diploee.runs.series import Rows, RunSeries
 from diploee.scenario.times import parse_step_ms
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 FOLDER_SIDECAR = "diploee_export.json"
 
@@ -317,7 +320,7 @@ def export_run(
     return place
 
 
-def by_year(run: RunFolder, options: Options) -> list[Row]:
+def by_year(run: RunFolder, options: Options) -> DataFrame:
     """Return the rows of a run's table by year, in all digits."""
     fmt = FORMATS["by-year"]
     _check_options(fmt, options)

@@ -14,7 +14,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 from diploee.base.errors import InputError, spreadsheet_cell
 
 ORIGIN = datetime(1980, 1, 1)
-"""Time of a workbook and its parts: the first that a ZIP file can hold."""
+"""Time of a workbook, that of its parts: the first that a ZIP file can hold."""
 
 
 def openpyxl() -> ModuleType:
@@ -40,10 +40,9 @@ def write_workbook(
         sheet.freeze_panes = "A2"
         for row in (header, *rows):
             sheet.append([spreadsheet_cell(value) for value in row])
-    parts, at = BytesIO(), ORIGIN.timetuple()[:6]
+    parts = BytesIO()
     writer = import_module("openpyxl.writer.excel").ExcelWriter
     writer(book, ZipFile(parts, "w")).save()
     with ZipFile(parts) as source, ZipFile(path, "w", ZIP_DEFLATED) as target:
         for part in source.namelist():
-            info = ZipInfo(part, at)
-            target.writestr(info, source.read(part), ZIP_DEFLATED)
+            target.writestr(ZipInfo(part), source.read(part), ZIP_DEFLATED)
