@@ -250,7 +250,7 @@ def _cases(
         named, n_rows = defaultdict[str, set[int]](set), request.rows_per_step
         for span in request.options.peaks:
             first, end = request.source.rows_of(span)
-            named[span.name] |= {*range(first // n_rows, -(-end // n_rows))}
+            named[span.name or "peak"] |= {*range(first // n_rows, -(-end // n_rows))}
         for name, positions in named.items():
             yield name, "from the file of peaks", hours.iloc[sorted(positions)]
         return
