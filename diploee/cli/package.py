@@ -49,8 +49,8 @@ def package_command(
 ) -> None:
     """Write a folder of all that a planner asks of a site.
 
-    Its README says which file answers which question and what is assumed. Over an older package
-    with --force, a page has the changed keys and figures.
+    Its README says which file answers which question and what is assumed. Over an
+    older package with --force, a page has the changed keys and figures.
     """
     scenario = load_scenario(site, set_ or ())
     with locate_errors(site):

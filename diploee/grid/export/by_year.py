@@ -67,8 +67,7 @@ class BuildOut(Brief):
 
     rows: pd.DataFrame  # one for each year, step and case that has hours
     dates: list[date]  # of each step
-    added_mw: Float64Array  # rated power that each step adds
-    rated_mw: Float64Array  # of all that stands from a step on
+    rated_mw: Float64Array  # rated power of all that stands from a step on
     ratings: str  # what the rated power is of
 
     @property
@@ -107,8 +106,7 @@ def build_out(request: ExportRequest) -> BuildOut:
     scenario, facility = request.run.scenario, request.run.scenario.facility
     steps_ms, added_w = installed_power(scenario)
     scale, ratings = _scale(request)
-    added_mw = added_w * scale / W_PER_MW
-    rated_mw = np.cumsum(added_mw)
+    rated_mw = np.cumsum(added_w * scale / W_PER_MW)
     dates = [scenario.clock.wall.at(time_ms).date() for time_ms in steps_ms.tolist()]
     contract_mw, contract_basis = None, "none given: yours to fill in"
     for stage in facility.stages:
@@ -142,7 +140,7 @@ def build_out(request: ExportRequest) -> BuildOut:
     rows["contract_mw"] = None if contract_mw is None else contract_mw[step]
     rows["contract_basis"] = contract_basis
     rows.insert(2, "since", [dates[k].isoformat() for k in step])
-    return BuildOut(rows, dates, added_mw, rated_mw, ratings)
+    return BuildOut(rows, dates, rated_mw, ratings)
 
 
 def _written(rows: pd.DataFrame) -> pd.DataFrame:
@@ -224,8 +222,7 @@ def _bases(request: ExportRequest) -> dict[str, str]:
     run, means = request.run, f"simulated means over {interval(request.step_ms)}"
     parts, reactive = _parts(request), f"{NO_FIGURE}, and no power factor is made up"
     if isinstance(request.reactive, str):
-        n_assumed = len(run.manifest.get("assumed", ()))
-        reactive = f"modelled, with {n_assumed} assumed terms that the sidecar lists"
+        reactive = "modelled, with assumed terms that the sidecar lists"
     elif request.reactive is not None:
         reactive = f"of {request.reactive.path.name} at the mean MW of each step"
     return {

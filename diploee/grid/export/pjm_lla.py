@@ -88,7 +88,7 @@ def _tables(request: ExportRequest, of: BuildOut) -> dict[str, Table]:
             for day, last, *figures in zip(
                 of.dates,
                 (of.dates[0], *of.dates),
-                of.added_mw,
+                np.diff(of.rated_mw, prepend=0.0),
                 of.rated_mw,
                 until_next,
                 strict=False,
