@@ -11,6 +11,8 @@ from .api import run as run
 from .api import scenarios as scenarios
 from .base.errors import DiploeeError as DiploeeError
 from .base.errors import InputError as InputError
+from .planning import by_year as by_year
+from .planning import package as package
 from .profiles.library import ProfileLibrary as ProfileLibrary
 from .profiles.profile import PowerProfile as PowerProfile
 from .reports.build import report as report

@@ -277,6 +277,8 @@ class Run(RunFolder):
         leap_day: Literal["drop-feb29", "drop-last-day"] | None = None,
         time_zone: str | None = None,
         q_table: Path | str | None = None,
+        peaks: Path | str | None = None,
+        excel: bool | None = None,
         name: str | None = None,
         bus: str | None = None,
         kv: float | None = None,
@@ -317,6 +319,8 @@ class Run(RunFolder):
             One of the run's event windows at 0.1 s in place of the whole run.
         q_table : path, optional
             CSV file ``p_mw,q_mvar`` for reactive power.
+        peaks, excel : path and bool, optional
+            CSV file of peak hours, and a workbook in addition (by-year).
         year, leap_day : int and {"drop-feb29", "drop-last-day"}, optional
             Calendar year of an 8760 format, and the day that a leap year loses.
         time_zone : str, optional
@@ -347,11 +351,14 @@ class Run(RunFolder):
         }
         from diploee.grid.export import Options, export_run
         from diploee.grid.export.series import ReactiveTable
+        from diploee.importers.peak_intervals import read_peak_intervals
         from diploee.importers.site_tables import read_reactive_table
 
         if q_table is not None:
             path = Path(q_table)
             choices["q_table"] = ReactiveTable(path, *read_reactive_table(path))
+        if peaks is not None:
+            choices["peaks"] = read_peak_intervals(peaks)
         return export_run(self, format_name, out, Options(**choices), force=force)
 
     def report(

@@ -32,6 +32,7 @@ COMMANDS = {
         "ride-through": "ride_through:ride_through_command",
         "model-quality": "model_quality:model_quality_command",
         "export": "export:export_command",
+        "package": "package:package_command",
         "series": "series:series_command",
     },
     "Learn": {

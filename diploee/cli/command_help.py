@@ -35,6 +35,7 @@ EXAMPLES = {
         "diploee datasheet runs/site --limits ercot_lcl_2026_06 --csv datasheet.csv"
     ),
     "export": "diploee export opendss runs/site --step '15 min' --bus b12 --kv 34.5",
+    "package": "diploee package my_site.yaml --limits ercot_lcl_2026_06 --out package",
     "series": "diploee series runs/site --of rack:17 --from 2018-01-02 --to 2018-01-03",
     "limits": "diploee limits ercot_lcl_2026_06 runs/site --fail",
     "battery": "diploee battery runs/site --limits ieso_3_0",
@@ -93,7 +94,7 @@ ADVANCED = {
     "export": (
         "--year --leap-day --q-table --actual --mva --at --zone --area --bus-number "
         "--parts --drives --vd1 --vd2 --frcel --perc1-head --hz --fast-hz --equal "
-        "--signal"
+        "--signal --peaks --excel"
     ),
     "ensemble": "--dask --max-runs --accuracy --assumed",
     "profiles import plain": (

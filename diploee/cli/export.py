@@ -14,6 +14,7 @@ from diploee.cli.options import Force, Json, Quiet, options, path_option, print_
 from diploee.grid.export.base import Options
 from diploee.grid.export.registry import FORMATS, export_run
 from diploee.grid.export.series import ReactiveTable
+from diploee.importers.peak_intervals import read_peak_intervals
 from diploee.importers.site_tables import read_reactive_table
 
 
@@ -22,11 +23,12 @@ def _table(text: str) -> ReactiveTable:
 
 
 @options(
-    {"q_table": _table},
+    {"q_table": _table, "peaks": read_peak_intervals},
     first="--from",
     until="--to",
     event_window="--event-window --zoom",
     q_table="--q-table PATH",
+    peaks="--peaks CSV",
 )
 def export_command(
     format_name: Annotated[

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from diploee.base.errors import InputError
-from diploee.base.units import W_PER_MW
+from diploee.base.units import S_PER_MIN, W_PER_MW
 from diploee.cli.options import (
     Force,
     Json,
@@ -42,6 +42,24 @@ TargetOption = Annotated[
     float | None,
     typer.Option(
         help="Target mean node occupancy (0-1) of the scenario's only stream."
+    ),
+]
+LimitsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--limits",
+        metavar="NAME",
+        help=(
+            "Check the run against limits (preset or file), at the step that these "
+            "need; may be repeated."
+        ),
+        autocompletion=shipped_names("limits"),
+    ),
+]
+AtMostOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="MINUTES", help="Refuse a run with a longer forecast; 10 with limits."
     ),
 ]
 SeedOption = Annotated[int | None, typer.Option(help="Random seed.")]
@@ -91,25 +109,8 @@ def run_command(
             help="Also write the nodes of each job and service, nodes.parquet.",
         ),
     ] = False,
-    limits: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--limits",
-            metavar="NAME",
-            help=(
-                "Check the run against limits (preset or file), at the step that they "
-                "require; may be repeated."
-            ),
-            autocompletion=shipped_names("limits"),
-        ),
-    ] = None,
-    at_most: Annotated[
-        float | None,
-        typer.Option(
-            metavar="MINUTES",
-            help="Refuse a run with a longer forecast time; 10 with limits.",
-        ),
-    ] = None,
+    limits: LimitsOption = None,
+    at_most: AtMostOption = None,
     until_decided: Annotated[
         bool,
         typer.Option(
@@ -127,7 +128,6 @@ def run_command(
     from diploee.api import run
     from diploee.base.errors import EarlyStopError
     from diploee.base.progress import Progress
-    from diploee.base.units import S_PER_MIN
     from diploee.cli.display import ProgressBars, show_run
     from diploee.scenario.loading import locate_errors
 
@@ -141,10 +141,7 @@ def run_command(
             ),
             err=True,
         )
-    if at_most is not None and not at_most > 0:  # nan
-        raise InputError(f"--at-most must be minutes above 0, found {at_most:g}")
-    if at_most is None and (limits or resolved.limits):
-        at_most = AT_MOST_MIN
+    at_most_s = longest_s(at_most, bool(limits or resolved.limits))
     try:
         with locate_errors(scenario):
             result = run(
@@ -159,7 +156,7 @@ def run_command(
                 nodes_file=nodes_file,
                 progress=ProgressBars() if show else Progress(),
                 limits=limits or (),
-                at_most_s=None if at_most is None else at_most * S_PER_MIN,
+                at_most_s=at_most_s,
                 until_decided=until_decided,
             )
     except EarlyStopError as stopped:
@@ -193,6 +190,16 @@ SPAN = {"start", "duration"}
 
 AT_MOST_MIN = 10.0
 """Default maximum forecast duration of a run with limits [min]."""
+
+
+def longest_s(at_most_min: float | None, has_limits: bool) -> float | None:
+    """Return the longest forecast that is accepted [s]; None for any."""
+    if at_most_min is None:
+        return AT_MOST_MIN * S_PER_MIN if has_limits else None
+    if not at_most_min > 0:  # nan
+        raise InputError(f"--at-most must be minutes above 0, found {at_most_min:g}")
+    return at_most_min * S_PER_MIN
+
 
 LONG_NODE_H = 10_000_000
 """Node hours above which a run counts as long (some 10 s in SimPy)."""

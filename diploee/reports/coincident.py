@@ -8,11 +8,10 @@ a run does not know its power system.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from diploee.base.clock import NamedSpan
-from diploee.base.errors import InputError
 from diploee.base.units import W_PER_MW
 from diploee.runs.formatting import format_time
 from diploee.runs.reader import RunFolder
@@ -41,17 +40,8 @@ def coincident_demand(run: RunFolder, intervals: Sequence[NamedSpan]) -> pd.Data
     reactive = [n for n in ("poi_reactive_var", "facility_reactive_var") if n in names]
     rows = {}
     for interval in intervals:
-        first = series.row_at(interval.start, f"{interval.where}: start")
-        end = interval.end
-        if interval.duration is not None:
-            end = series.at(first).astimezone(UTC) + interval.duration
-        last = series.row_at(end, f"{interval.where}: end", is_end=True)
+        first, last = series.rows_of(interval)
         length = timedelta(milliseconds=(last - first) * series.step_ms)
-        if length != (interval.duration or interval.end - interval.start):
-            raise InputError(
-                f"{interval.where}: the clock is changed within the interval; give "
-                "both times with their offset from UTC"
-            )
         block = series.read(["facility_power_w", *reactive[:1]], (first, last))
         means = [
             float(values_w.mean()) / W_PER_MW for values_w in block.columns.values()

@@ -222,13 +222,15 @@ class Comparison(Brief):
         return as_html(f"{len(self.labels)} runs compared", self.sections())
 
 
-def compare(*runs: RunFolder | Path | str) -> Comparison:
+def compare(*runs: RunFolder | Path | str, labels: Sequence[str] = ()) -> Comparison:
     """Compare runs with the first of them.
 
     Parameters
     ----------
     *runs : RunFolder or path
         Runs, or their folders.
+    labels : sequence of str, optional
+        A name for each, by default what differs between them, or their folders'.
 
     Returns
     -------
@@ -251,7 +253,7 @@ def compare(*runs: RunFolder | Path | str) -> Comparison:
             f"{plural(len(runs), 'run')} given, two or more are compared; give others"
         )
     opened = [*map(RunFolder.open, runs)]
-    labels, stages = run_labels(opened), _differing_stages(opened)
+    labels, stages = labels or run_labels(opened), _differing_stages(opened)
     settings = {
         key: values
         for key, values in differing_settings(opened).items()

@@ -9,7 +9,6 @@ See also: docs/meter.md
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,10 +17,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from diploee.base.clock import NamedSpan
-from diploee.base.errors import InputError, plural, spreadsheet_cell
+from diploee.base.errors import InputError, plural
 from diploee.base.files import check_output_file, whole_file
 from diploee.base.measures.series import (
     MAX_DAY_POWER_W,
@@ -39,6 +36,8 @@ from diploee.base.units import (
     W_PER_MW,
 )
 from diploee.grid.dynamics.ride_through_study import ride_through
+from diploee.grid.export.by_year import installed_power
+from diploee.grid.export.text import write_rows
 from diploee.grid.limits.file import load_limits
 from diploee.grid.limits.report import COVERAGE, get_reports, limits_section
 from diploee.metrics.at_step import PEAK_MS, RAMP_MS
@@ -670,25 +669,18 @@ def _build_out_steps(
         )
         yield Statistic("Phases", text)
         return
-    pools = [
-        (pool.installed(clock), facility.node_type_of(name).rated_power_w)
-        for name, pool in facility.pools.items()
-    ]
-    steps_ms = sorted({0, *(ms for nodes, _ in pools for ms, _ in nodes.added)})
-    ratings_w = sum(facility.pool_rated_power_w(name) for name in facility.pools)
-    scale = rated_power(run.metrics, facility)[0] / ratings_w if ratings_w else 0.0
-    previous_mw, after_d = 0.0, None
-    for begin_ms, end_ms in pairwise([*steps_ms, run.scenario.horizon_ms]):
-        at_ms = np.array([begin_ms])
-        nodes = [float(standing.at(at_ms)[0]) for standing, _ in pools]
-        rated_mw = scale * sum(
-            rated_w * n for n, (_, rated_w) in zip(nodes, pools, strict=True)
-        )
+    steps_ms, added_w = installed_power(run.scenario)
+    rated_mw, _ = rated_power(run.metrics, facility)
+    steps_mw = added_w * (rated_mw / facility.nodes_power_w if rated_mw else 0.0)
+    installed, after_d = run.scenario.installed_nodes().values(), None
+    spans = pairwise([*steps_ms.tolist(), run.scenario.horizon_ms])
+    for k, (begin_ms, end_ms) in enumerate(spans):
+        nodes = sum(float(pool.at(steps_ms[k : k + 1])[0]) for pool in installed)
         step_quarters = quarters.loc[begin_ms : end_ms - 1]
         cells = {
-            "nodes": (sum(nodes), "", ""),
-            "rated": (rated_mw, "MW", ""),
-            "step": (rated_mw - previous_mw, "MW", ""),
+            "nodes": (nodes, "", ""),
+            "rated": (float(steps_mw[: k + 1].sum()), "MW", ""),
+            "step": (float(steps_mw[k]), "MW", ""),
             "after": (after_d, "d", ""),
             "15 min demand": (
                 step_quarters.max() if len(step_quarters) else None,
@@ -699,7 +691,7 @@ def _build_out_steps(
         for quantity, (value, unit, note) in cells.items():
             item = f"{clock.wall.at(begin_ms):%Y-%m-%d}"
             yield Statistic(item, value, unit, note, quantity)
-        previous_mw, after_d = rated_mw, (end_ms - begin_ms) / MS_PER_DAY
+        after_d = (end_ms - begin_ms) / MS_PER_DAY
 
 
 @stage("data sheet")
@@ -769,9 +761,4 @@ def write_datasheet(
 
 def write_csv(sheet: Report, path: Path) -> None:
     """Write a CSV row for each statistic, in full precision."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows(
-            map(spreadsheet_cell, row) for row in long_rows(sheet.sections)
-        )
+    write_rows(path, (COLUMNS, *long_rows(sheet.sections)))

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from diploee.base.clock import WallClock, instant_ms, is_skipped, local_ms, zone_name
+from diploee.base.clock import (
+    NamedSpan,
+    WallClock,
+    instant_ms,
+    is_skipped,
+    local_ms,
+    zone_name,
+)
 from diploee.base.column_specs import Columns, ValueKind, coarsen, find_column
 from diploee.base.errors import Brief, InputError, one_line
 from diploee.base.tables import (
@@ -135,6 +142,21 @@ class RunSeries(Brief):
                 f"{self.start.isoformat()}"
             )
         return row
+
+    def rows_of(self, span: NamedSpan) -> Rows:
+        """Return the rows of an interval from a file, which names it in errors."""
+        first = self.row_at(span.start, f"{span.where}: start")
+        end = span.end
+        if span.duration is not None:
+            end = self.at(first).astimezone(UTC) + span.duration
+        last = self.row_at(end, f"{span.where}: end", is_end=True)
+        length = timedelta(milliseconds=(last - first) * self.step_ms)
+        if length != (span.duration or span.end - span.start):
+            raise InputError(
+                f"{span.where}: the clock is changed within the interval; give both "
+                "times with their offset from UTC"
+            )
+        return first, last
 
     def check(self, columns: Sequence[str] = ()) -> tuple[str, ...]:
         """Return the names of the file's columns, from the file's metadata only.

@@ -94,6 +94,7 @@ RIDE = (
     "ride-through {site}/run --event nerc_2024_07_10 -q --out {root}/answer.parquet "
     "--set facility.ride_through.it.preset=perc1"
 )
+PACKAGE = "package {site}/tiny.yaml -q --profiles {site}/library --out {root}/package"
 FRAGMENT = "--out {root}/stream.yaml"
 
 
@@ -128,6 +129,7 @@ COMMANDS = {
     "compare": Command(
         "compare {site}/run {site}/run --out {root}/changes.csv", "--all"
     ),
+    "package": Command(PACKAGE, slow=True),
     "ride-through": Command(RIDE, "--set facility.ride_through.it.share=0.5"),
     "model-quality": Command(
         "model-quality {site}/run -q --out {root}/quality.html",
@@ -413,7 +415,7 @@ def is_place(path: Path, root: Path, name: str) -> bool:
     kind."""
     parts = path.relative_to(root).parts
     of_export = FORMATS.get(name.removeprefix("export "))
-    if name == "run" or (of_export is not None and of_export.is_folder):
+    if name in ("run", "package") or (of_export is not None and of_export.is_folder):
         return len(parts) == 1
     if name == "fit-models":
         return parts[-1] == "logistic_models"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import AfterValidator, Field, InstanceOf, PositiveFloat
 
-from diploee.base.clock import named_zone
+from diploee.base.clock import NamedSpan, named_zone
 from diploee.base.errors import Brief, shown
 from diploee.base.model import Choices, Share, default, document_fields, unset
 from diploee.base.progress import Update
@@ -88,8 +88,13 @@ class Options(Choices):
         100.0, "Base of the per-unit values of andes and pscad [MVA]."
     )
     at: datetime | None = unset("Time of the psse study, local; by default the peak.")
-    zone: str = default("", "ZONENAME of pjm-lla.")
-    area: str = default("", "AREANAME of pjm-lla.")
+    zone: str = default("", "ZONENAME of pjm-lla and by-year.")
+    area: str = default("", "AREANAME of pjm-lla and by-year.")
+    peaks: InstanceOf[Sequence[NamedSpan]] | None = unset(
+        "Peak hours of by-year's cases, a CSV file as for datasheet --peaks: rows with "
+        "the same name are one case; by default the site's own hours by season."
+    )
+    excel: bool = default(False, "by-year: also a workbook; needs the extra 'excel'.")
     bus_number: Annotated[int, Field(ge=1, le=999_997)] = default(
         1, "Number of the load's bus (psse)."
     )

@@ -9,7 +9,7 @@ from glob import escape
 from math import inf
 from os.path import abspath
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diploee.base.boundary import named_errors
 from diploee.base.errors import InputError
@@ -31,8 +31,9 @@ from diploee.grid.export.base import (
     WrittenFiles,
     option_flag,
 )
+from diploee.grid.export.by_year import build_out
 from diploee.grid.export.dynamics import write_andes, write_comtrade, write_pscad
-from diploee.grid.export.pjm_lla import write_pjm_lla
+from diploee.grid.export.pjm_lla import write_by_year, write_pjm_lla
 from diploee.grid.export.power_flow import (
     write_gridlabd,
     write_opendss,
@@ -64,6 +65,9 @@ from diploee.runs.folder import run_files, write_json
 from diploee.runs.reader import RunFolder
 from diploee.runs.series import Rows, RunSeries
 from diploee.scenario.times import parse_step_ms
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 FOLDER_SIDECAR = "diploee_export.json"
 
@@ -240,6 +244,15 @@ FORMATS: Registry[Format] = Registry(
             frozenset({"zone", "area"}),
             hourly=True,
         ),
+        Format(
+            "by-year",
+            "table by year and step of a build-out: MW, Mvar, IT, cooling, contract at "
+            "seasons' peaks, with ERCOT's LCP and pjm-lla's tables",
+            write_by_year,
+            FOLDER,
+            Q | {"zone", "area", "peaks", "excel"},
+            hourly=True,
+        ),
     ),
 )
 """Registry of export formats; ``FORMATS.register`` adds one of another package."""
@@ -289,39 +302,57 @@ def export_run(
     remedy = "; name one of your own by its import path, 'module:NAME'"
     fmt, options = FORMATS.named("export", format_name, remedy), options or Options()
     _check_options(fmt, options)
-    if not options.column:
-        options = options.model_copy(update={"column": fmt.column})
     run = RunFolder.open(run)
-    source = run.series(options.event_window)
     path = _default_path(run, fmt, options) if out is None else local_path(out)
     if len(fmt.suffixes) > 1 and path.suffix not in fmt.suffixes:
         raise InputError(
             f"--out: '{path.name}' must end in {' or '.join(fmt.suffixes)} for "
             f"'{fmt.name}'"
         )
-    inputs = [*run_files(run.folder), options.q_table.path if options.q_table else None]
-    step_ms, spans, leap_rule = _rows_to_export(run, source, fmt, options)
-    reactive = _reactive_source(source, fmt, options)
+    inputs = [
+        *run_files(run.folder),
+        options.q_table.path if options.q_table else None,
+        *{span.path for span in options.peaks or ()},
+    ]
+    request, leap_rule = _request(run, fmt, options)
     whole = partial(whole_folder, kind=EXPORT_FOLDER) if fmt.is_folder else whole_file
     if not fmt.is_folder:
         check_output_file(sidecar_path(path, is_folder=False), force, inputs=inputs)
     with (
-        (progress or Progress()).stage(f"export {fmt.name}") as update,
-        whole(path, force, inputs=inputs) as target,
+        (progress or Progress()).stage(f"export {fmt.name}") as request.progress,
+        whole(path, force, inputs=inputs) as request.path,
     ):
-        request = ExportRequest(
-            run, options, target, source, step_ms, spans, reactive, update
-        )
         content = _describe_export(
             fmt, request, _write_checked(fmt, request), leap_rule
         )
         if fmt.is_folder:
-            write_json(sidecar_path(target, is_folder=True), content)
+            write_json(sidecar_path(request.path, is_folder=True), content)
         else:
             sidecar_file = sidecar_path(path, is_folder=False)
             with whole_file(sidecar_file, force, inputs=inputs) as sidecar:
                 write_json(sidecar, content)
     return path
+
+
+def by_year(run: RunFolder, options: Options) -> DataFrame:
+    """Return the rows of a run's table by year, in all digits."""
+    fmt = FORMATS["by-year"]
+    _check_options(fmt, options)
+    request, _ = _request(run, fmt, options)
+    return build_out(request).rows
+
+
+def _request(
+    run: RunFolder, fmt: Format, options: Options
+) -> tuple[ExportRequest, str | None]:
+    """Return the request of an export without a place, and its rule for leap days."""
+    if not options.column:
+        options = options.model_copy(update={"column": fmt.column})
+    source = run.series(options.event_window)
+    step_ms, spans, leap_rule = _rows_to_export(run, source, fmt, options)
+    reactive = _reactive_source(source, fmt, options)
+    request = ExportRequest(run, options, Path(), source, step_ms, spans, reactive)
+    return request, leap_rule
 
 
 def _write_checked(fmt: Format, request: ExportRequest) -> WrittenFiles:

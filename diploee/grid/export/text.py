@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import tzinfo
 from io import StringIO
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from diploee.base.clock import offset_text, offsets_ms
+from diploee.base.errors import spreadsheet_cell
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_MIN, W_PER_KW, W_PER_MW
 
@@ -28,6 +29,13 @@ def to_kw(power_w: Float64Array) -> Float64Array:
 def to_mw(power_w: Float64Array) -> Float64Array:
     """Return power [MW], rounded to 1 mW to keep files small."""
     return np.round(power_w / W_PER_MW, 9)
+
+
+def write_rows(path: Path, rows: Iterable[Iterable[Any]]) -> None:
+    """Write rows of mixed cells to a CSV file; text like a formula is quoted."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerows(map(spreadsheet_cell, row) for row in rows)
 
 
 @contextmanager

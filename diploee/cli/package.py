@@ -1,0 +1,68 @@
+"""`diploee package`: what a planner asks of a site, in one folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from diploee.base.progress import Progress
+from diploee.cli.display import ProgressBars
+from diploee.cli.options import (
+    Force,
+    Json,
+    Profiles,
+    Quiet,
+    path_option,
+    print_written,
+)
+from diploee.cli.run import (
+    AtMostOption,
+    LimitsOption,
+    ScenarioArgument,
+    SetOption,
+    longest_s,
+)
+from diploee.planning import package
+from diploee.scenario.loading import load_scenario, locate_errors
+
+
+def package_command(
+    site: ScenarioArgument,
+    out: Annotated[Path, path_option("Folder to write.", metavar="DIR")],
+    limits: LimitsOption = None,
+    peaks: Annotated[
+        Path | None,
+        typer.Option(metavar="CSV", help="Peak hours, as of 'export by-year'."),
+    ] = None,
+    excel: Annotated[
+        bool,
+        typer.Option("--excel", help="Also write the table by year as xlsx."),
+    ] = False,
+    set_: SetOption = None,
+    profiles: Profiles = None,
+    at_most: AtMostOption = None,
+    force: Force = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Write a folder of all that a planner asks of a site.
+
+    Its README says which file answers which question and what is assumed. Over an
+    older package with --force, a page has the changed keys and figures.
+    """
+    scenario = load_scenario(site, set_ or ())
+    with locate_errors(site):
+        written = package(
+            scenario,
+            out,
+            limits=limits or (),
+            peaks=peaks,
+            excel=excel,
+            force=force,
+            profiles=profiles or (),
+            progress=Progress() if quiet or as_json else ProgressBars(),
+            at_most_s=longest_s(at_most, bool(limits or scenario.limits)),
+        )
+    print_written([written], as_json, quiet)

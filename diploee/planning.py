@@ -1,0 +1,131 @@
+"""Public Python functions for planners: the table by year, and a whole package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from diploee.api import run
+from diploee.api.sites import AnyScenario
+from diploee.base.arguments import checked_arguments
+from diploee.base.errors import InputError
+from diploee.base.files import check_output_folder
+from diploee.grid.export.workbook import openpyxl
+from diploee.grid.limits.file import AnyLimits
+from diploee.importers.peak_intervals import read_peak_intervals
+from diploee.reports.package import PACKAGE_FOLDER, write_package
+from diploee.runs.reader import AnyRun, RunFolder
+from diploee.runs.sections import Section
+from diploee.scenario.models import Scenario
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@checked_arguments
+def by_year(
+    run: AnyRun, peaks: Path | str | None = None, **options: Any
+) -> pd.DataFrame:
+    """Return what planners ask of each step of a build-out in each year.
+
+    Parameters
+    ----------
+    run : Run or path
+        A finished run, or its folder.
+    peaks : path, optional
+        CSV of the peak hours, such as those of `diploee.datasheet`; rows of the same
+        name are one case. By default the site's own highest hours of each season.
+    **options : object
+        Further fields of `diploee.grid.export.Options` that ``by-year`` takes, such as
+        ``step="15 min"``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row for each calendar year, step and case: the largest of its means, and P50
+        and P95 of MW, Mvar, power factor, and of IT and cooling apart [MW]; rated power
+        and contract of all nodes that stand [MW]. Each ``*_basis`` says what the
+        figures before it are, and what is assumed.
+
+    Raises
+    ------
+    InputError
+        If the run can't be read, or the file has other hours than the run.
+    """
+    from diploee.grid.export.base import Options
+    from diploee.grid.export.registry import by_year as year_table
+
+    if peaks is not None:
+        options["peaks"] = read_peak_intervals(peaks)
+    return year_table(RunFolder.open(run), Options(**options))
+
+
+@checked_arguments
+def package(
+    site: AnyScenario,
+    out: Path | str,
+    *,
+    limits: AnyLimits = (),
+    peaks: Path | str | None = None,
+    excel: bool = False,
+    force: bool = False,
+    **options: Any,
+) -> Path:
+    """Simulate a site, and write what a planner asks of it into one folder.
+
+    Its README says which file answers which question, what is assumed, and what the run
+    does not support. The same scenario gives the same bytes. Where an older package of
+    another scenario is replaced, a page has the differences.
+
+    Parameters
+    ----------
+    site : Scenario, mapping, path or str
+        A scenario, its content, its file, or the name of a shipped one.
+    out : path
+        Folder to write; it is whole or absent.
+    limits : Limits, path or str, or a list of these
+        Limits to check during the run, files of such, or names of presets.
+    peaks : path, optional
+        CSV of a system's peak hours, for `by_year`.
+    excel : bool
+        Also write the table by year as a workbook.
+    force : bool
+        Replace an older package.
+    **options : object
+        Further arguments of `diploee.run`, such as ``values={"seed": 1}`` or
+        ``at_most_s=600``.
+
+    Returns
+    -------
+    pathlib.Path
+        The folder.
+
+    Raises
+    ------
+    ScenarioError
+        If the scenario or a value is invalid.
+    InputError
+        If an input or the folder is not usable, or the forecast is too long.
+    """
+    check_output_folder(out, force, kind=PACKAGE_FOLDER)  # before any work
+    if excel:
+        openpyxl()
+    spans = None if peaks is None else read_peak_intervals(peaks)
+    options = {"engine": None, "event_windows": True, "limits": limits} | options
+    with TemporaryDirectory() as folder:
+        result = run(site, Path(folder, "run"), **options)
+        write_package(
+            result,
+            out,
+            peaks=spans,
+            excel=excel,
+            firm=lambda: firm_section(result.scenario),
+            force=force,
+        )
+    return Path(out)
+
+
+def firm_section(_scenario: Scenario) -> Section:
+    """Return the table of a site's firm levels."""
+    raise InputError("not computed by this version")

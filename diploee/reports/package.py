@@ -1,0 +1,214 @@
+"""Package of what a planner asks of a site: one folder, from one run."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from glob import escape
+from pathlib import Path
+from typing import Any
+
+from diploee.base.clock import NamedSpan
+from diploee.base.errors import InputError
+from diploee.base.files import FolderKind, whole_folder
+from diploee.base.progress import stage
+from diploee.base.version import full_version
+from diploee.facility.base import REACTIVE
+from diploee.grid.dynamics.ride_through_study import ride_through
+from diploee.grid.export.base import Options
+from diploee.grid.export.registry import export_run
+from diploee.grid.limits.report import get_reports, limits_section
+from diploee.reports.build import Report, period_text, report_page
+from diploee.reports.compare import compare
+from diploee.reports.datasheet import data_sheet, write_csv
+from diploee.runs.folder import LIMITS_FILE, MANIFEST, METRICS_FILE, write_json
+from diploee.runs.reader import RunFolder
+from diploee.runs.sections import Section, as_lines
+
+MARKER, RECORD, STUDIED = "package.json", "record", "as_studied"
+PACKAGE_FOLDER = FolderKind(
+    "a package",
+    MARKER,
+    ("diploee_version", "files"),
+    lambda content: (MARKER, *map(escape, content["files"])),
+)
+LABELS = ("as studied", "as built")
+FASTEST = ("rise_1s", "drop_1s")
+"""Event windows in the records for dynamics."""
+SIDECAR = "its sidecar: units, steps, source and assumed terms"
+
+Part = tuple[str, str, str, Callable[[Path], object]]
+"""Name of a file or folder, the question that it answers, where it says what is
+assumed, and its writer, or a function that returns the section or report of a page."""
+
+
+def write_package(
+    run: RunFolder,
+    out: Path | str,
+    *,
+    peaks: Sequence[NamedSpan] | None = None,
+    excel: bool = False,
+    firm: Callable[[], Section],
+    force: bool = False,
+) -> None:
+    """Write a run's package; over an older one, also what changed since that.
+
+    Parameters
+    ----------
+    run : RunFolder
+        A run with event windows, checked against the limits to be reported.
+    out : path
+        Folder to write.
+    peaks : sequence of NamedSpan, optional
+        Hours of the cases of the table by year, and of the data sheet.
+    excel : bool
+        Also write the table by year as a workbook.
+    firm : callable
+        Returns the table of firm levels, or raises an `InputError` that says why not.
+    force : bool
+        Replace an older package.
+    """
+    sheet, options = data_sheet(run, (), peaks or ()), {"peaks": peaks, "excel": excel}
+    parts = [
+        *_parts(run, sheet, options),
+        (
+            "firm",
+            "What does a megawatt cost that is not firm?",
+            "notes",
+            lambda _: firm(),
+        ),
+        (
+            "differences",
+            "What changed since the load was studied?",
+            f"`{STUDIED}/`: the record of the first package in this place",
+            lambda place: _differences(Path(out), place.parent),
+        ),
+    ]
+    subtitle = f"{period_text(run)}; power: {run.boundary()}"
+    rows, absent = [], []
+    whole = whole_folder(out, force, kind=PACKAGE_FOLDER)
+    with stage("package") as update, whole as folder:
+        for number, (name, question, assumed, write) in enumerate(parts):
+            update(number / len(parts), name)
+            try:
+                page = write(folder / name)
+            except InputError as error:  # the run's folder is a temporary one
+                reason = str(error).replace(str(run.folder), run.scenario.name)
+                absent.append(f"- {question} {reason}")
+                continue
+            if isinstance(page, Section):
+                shown = (replace(page, charts=()),)
+                page = Report(run.scenario.name, subtitle, shown, is_sheet=True)
+            if isinstance(page, Report):
+                (folder / f"{name}.html").write_text(report_page(page), "utf-8")
+                write_csv(page, folder / f"{name}.csv")
+            paths = sorted(folder.glob(f"{name}*"))
+            files = ", ".join(f"`{path.name}{'/' * path.is_dir()}`" for path in paths)
+            rows.append(f"| {question} | {files} | {assumed} |")
+        title, *sources = as_lines([replace(sheet.sections[-1], tables=())])
+        lines = (
+            f"# {run.scenario.name}: what a planner asks",
+            f"\n{subtitle}. Made by diploee {full_version()}.\n",
+            "| question | file | what is assumed |",
+            "|---|---|---|",
+            *rows,
+            "\n## Not here\n",
+            *absent,
+            f"\n## {title}\n",
+            *(f"- {line}" for line in sources),
+            "",
+        )
+        (folder / "README.md").write_text("\n".join(lines), "utf-8")
+        paths = sorted(path for path in folder.rglob("*") if path.is_file())
+        names = [path.relative_to(folder).as_posix() for path in paths]
+        version = full_version()
+        write_json(folder / MARKER, {"diploee_version": version, "files": names})
+
+
+def _parts(run: RunFolder, sheet: Report, by_year: dict[str, Any]) -> Iterator[Part]:
+    """Yield the parts of a package that are from the run alone."""
+
+    def export(format_name: str, **options: Any) -> Callable[[Path], object]:
+        return lambda place: export_run(run, format_name, place, Options(**options))
+
+    yield (
+        RECORD,
+        "Of which scenario and figures is all this?",
+        "`manifest.json`: assumed keys and their ranges",
+        lambda place: _write_record(run, place),
+    )
+    yield (
+        "datasheet",
+        "What does a utility's form ask: demand, ramps, reactive power, contract?",
+        "its last section",
+        lambda _: sheet,
+    )
+    yield (
+        "by_year",
+        "What MW, Mvar and power factor has each step in each year and seasonal peak?",
+        "each column `*_basis`",
+        export("by-year", **by_year),
+    )
+    yield (
+        "8760.csv",
+        "What does it draw in each hour of a year?",
+        SIDECAR,
+        export("8760", leap_day="drop-last-day"),
+    )
+    rides, has_q = run.scenario.facility.ride_through, REACTIVE in run.series().check()
+    yield (
+        "psse",
+        "What are its records in a power flow and in a study of dynamics?",
+        f"{SIDECAR}; not verified in PSS/E",
+        export("psse", parts=["raw"] * has_q + ["cmld"] + ["perc1"] * bool(rides)),
+    )
+    for window in FASTEST:
+        for name, suffix in (("pscad", ".txt"), ("comtrade", "")):
+            yield (
+                f"{name}_{window}{suffix}",
+                f"What is its largest {window[:4]} within a second ({name})?",
+                SIDECAR,
+                export(name, event_window=window),
+            )
+    yield (
+        "verdicts",
+        "Which limits does it meet, at both ends of a large job?",
+        "each row, and its notes",
+        lambda _: _verdicts(run),
+    )
+    yield (
+        "ride_through",
+        "Which megawatts leave in a voltage dip, and which return?",
+        "its notes",
+        lambda _: ride_through(run).section(),
+    )
+
+
+def _verdicts(run: RunFolder) -> Section:
+    reports = get_reports(run)
+    if not reports:
+        raise InputError("no limits were checked; name them with --limits")
+    return limits_section([(report, "") for report in reports])
+
+
+def _write_record(run: RunFolder, place: Path) -> None:
+    """Write what `compare` reads of a run, without its times."""
+    place.mkdir()
+    for name in (METRICS_FILE, LIMITS_FILE):
+        if (run.folder / name).exists():
+            shutil.copyfile(run.folder / name, place / name)
+    manifest = {k: value for k, value in run.manifest.items() if k != "timing"}
+    write_json(place / MANIFEST, manifest)
+
+
+def _differences(older: Path, folder: Path) -> Section:
+    """Return what differs from the package that was studied, and keep its record."""
+    records = [path for name in (STUDIED, RECORD) if (path := older / name).is_dir()]
+    pair = (*records[:1], folder / RECORD)
+    found = compare(*pair, labels=LABELS) if records else None
+    changed = [row for row in found.rows if not row.has_equal_text] if found else []
+    if found is None or not (found.settings or changed):
+        raise InputError("no earlier package in this place has other keys or figures")
+    shutil.copytree(records[0], folder / STUDIED)
+    return replace(found, rows=tuple(changed)).sections()[0]
