@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def by_year(
     run: AnyRun, peaks: Path | str | None = None, **options: Any
 ) -> pd.DataFrame:
-    """Return what planners ask of each step of a build-out in each year.
+    """Return power and capacity by calendar year and step of a build-out.
 
     Parameters
     ----------

@@ -203,7 +203,7 @@ def _write_record(run: RunFolder, place: Path) -> None:
 
 
 def _differences(older: Path, folder: Path) -> Section:
-    """Return what differs from the package that was studied, and keep its record."""
+    """Return the differences from the studied package, and keep its record."""
     records = [path for name in (STUDIED, RECORD) if (path := older / name).is_dir()]
     pair = (*records[:1], folder / RECORD)
     found = compare(*pair, labels=LABELS) if records else None

@@ -161,7 +161,7 @@ def installed_power(scenario: Scenario) -> tuple[Int64Array, Float64Array]:
 
 
 def _scale(request: ExportRequest) -> tuple[float, str]:
-    """Return what the devices' ratings are multiplied by, and what results."""
+    """Return the factor from device ratings to rated power, with its description."""
     facility = request.run.scenario.facility
     is_at_meter = request.options.column == POWER and (
         facility.stages or facility.has_ac_power
@@ -218,7 +218,7 @@ def _parts(request: ExportRequest) -> dict[str, list[str]]:
 
 
 def _bases(request: ExportRequest) -> dict[str, str]:
-    """Return what the figures of each quantity are, and what is assumed."""
+    """Return the basis of each quantity's figures, with the assumptions."""
     run, means = request.run, f"simulated means over {interval(request.step_ms)}"
     parts, reactive = _parts(request), f"{NO_FIGURE}, and no power factor is made up"
     if isinstance(request.reactive, str):

@@ -98,7 +98,7 @@ def _tables(request: ExportRequest, of: BuildOut) -> dict[str, Table]:
 
 
 def _files(request: ExportRequest, of: BuildOut) -> dict[str, str]:
-    """Return what each file of the workbook holds."""
+    """Return a description of each file of the workbook."""
     step = (
         f"largest mean over {request.step_s:g} s in the calendar year (local time), MW"
     )

@@ -249,7 +249,7 @@ def test_ramps_swings_bands_and_verdicts_with_it_are_marked_lower_bounds(
         ("maximum_demand.intervals.15min.max_mw", [False, True]),
         ("maximum_demand.intervals.60min.max_mw", [False, False]),
     ):
-        shown = [compared[f"grid.{key}"].shown(run) for run in (0, 1)]
+        shown = [compared[f"grid.{key}"].value_text(run) for run in (0, 1)]
         assert [text[0] == "≥" for text in shown] == bounded
 
 

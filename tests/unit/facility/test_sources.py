@@ -83,7 +83,7 @@ def site(place: int | None = None, power_mw: float = 1.0, **changes: Any) -> Any
 def simulated(folder: Path, scenario: Any, **how: Any) -> tuple[Run, dict[str, float]]:
     kept = Keeps()
     library = tiny_library()
-    how = {"library": library, "engine": "compiled", "sinks": [kept], **how}
+    how = {"profiles": library, "engine": "compiled", "sinks": [kept], **how}
     run, names = simulate(scenario, folder, **how), kept.blocks[0].columns
     return run, {name: float(kept[name].sum(dtype=np.float64)) for name in names}
 

@@ -75,7 +75,7 @@ def jobs_together(
     nodes = {"facility.pools.main.n_nodes": 30}
     given = {**span, **nodes, "streams": stream, **site}
     scenario = load_scenario(write_scenario(folder / "run.yaml", given))
-    how: Any = {"library": flat_library(), "event_windows": True, "stages": stages}
+    how: Any = {"profiles": flat_library(), "event_windows": True, "stages": stages}
     return simulate(scenario, folder / "run", **how)
 
 
@@ -452,7 +452,7 @@ def test_parts_sum_to_every_event_whatever_windows_threads_and_engine(
     ways: list[dict[str, Any]] = [{}, cut, {"engine": "compiled"}, {"jobs_file": False}]
     texts = set()
     for k, way in enumerate(ways):
-        how = {"library": tiny_library(), "event_windows": True, **way}
+        how = {"profiles": tiny_library(), "event_windows": True, **way}
         run = simulate(mixed(resolution), tmp_path / str(k), **how)
         texts.add((run.folder / "metrics.json").read_bytes())
     assert len(texts) == 1

@@ -38,7 +38,7 @@ OTHER = SITE | {
 
 def make(out: Path, site: Mapping[str, Any] = SITE, **options: Any) -> Path:
     return diploee.package(
-        tiny_scenario(site), out, library=tiny_library(), limits=["example"], **options
+        tiny_scenario(site), out, profiles=tiny_library(), limits=["example"], **options
     )
 
 
@@ -117,7 +117,7 @@ def test_a_changed_scenario_adds_a_page_of_keys_and_figures(
 def test_an_older_package_goes_by_force_alone_and_other_files_never(
     made: Path, copy: Path
 ) -> None:
-    with pytest.raises(OutputExistsError, match="--force"):
+    with pytest.raises(OutputExistsError, match="force=True"):
         make(copy)
     (copy / "mine.txt").write_text("mine", "utf-8")
     with pytest.raises(OutputExistsError, match=r"holds 'mine\.txt'"):

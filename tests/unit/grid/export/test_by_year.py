@@ -12,7 +12,8 @@ from builders import TYPICAL_DENVER, profile, tiny_run, tiny_scenario
 from exported import export, rows_of, sidecar
 
 import diploee
-from diploee import ProfileLibrary, Run, simulate
+from diploee import ProfileLibrary, Run
+from diploee import run as simulate
 from diploee.base.errors import InputError
 from diploee.grid.export import workbook
 
@@ -46,7 +47,7 @@ QUANTITIES = ("mw", "mvar", "power_factor")
 def idle(tmp_path_factory) -> Run:
     """A constant load of each node, in two steps and two calendar years."""
     folder = tmp_path_factory.mktemp("by-year") / "idle"
-    return simulate(tiny_scenario(IDLE), folder, library=LIKE_IDLE, engine="compiled")
+    return simulate(tiny_scenario(IDLE), folder, profiles=LIKE_IDLE, engine="compiled")
 
 
 @pytest.fixture(scope="module")

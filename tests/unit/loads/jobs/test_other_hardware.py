@@ -54,7 +54,7 @@ def test_other_gpus_are_refused_in_one_line_with_both_remedies(tmp_path: Path) -
         r"1,000 W, 1 "
         r"profile such as 'tune-1n-1' are of nodes with 4 GPUs of 700 W; use profiles "
         r"of these "
-        r"nodes \(--profiles\), or set facility.pools.main.scale_profiles: by_tdp"
+        r"nodes \(profiles\), or set facility.pools.main.scale_profiles: by_tdp"
     )
     with pytest.raises(ProfileError, match=f"^{words}$"):
         run(tmp_path / "run", EIGHT_OF_1000)

@@ -180,7 +180,7 @@ def test_a_run_until_decided_stops_where_both_ends_are_not_met(tmp_path: Path) -
         def tell(self, text: str) -> None:
             told.append(text)
 
-    own: dict[str, Any] = {"library": tiny_library(), "until_decided": True}
+    own: dict[str, Any] = {"profiles": tiny_library(), "until_decided": True}
     site = scenario_of(site={"duration": "12 h"}, work_days=1)
     not_met = [limits_of(tmp_path, 10)]
     with pytest.raises(EarlyStopError, match="no run folder") as stopped:
