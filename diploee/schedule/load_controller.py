@@ -191,6 +191,8 @@ class FairPowerCaps:
         self._last_restart_ms: int | None = None
         self._least: tuple[int, float] | None = None
         self._granted_w = 0.0
+        # Instant and pool, and the events ahead that its starts are held for
+        self._soon: tuple[object, list[tuple[int, int, float]]] = None, []
         self._woken_ms: set[int] = set()
         self._aim_w = NO_LIMIT_W
         self._made_room_ms: int | None = None
@@ -214,7 +216,7 @@ class FairPowerCaps:
 
     def decide(self, view: FacilityView) -> list[tuple[str, Action]]:
         """Return actions, each with the name of its pool."""
-        now_ms = view.now_ms
+        now_ms, self._soon = view.now_ms, (None, [])
         self._woken_ms = {time_ms for time_ms in self._woken_ms if time_ms > now_ms}
         self._see_signal(view)
         self._wake_for_events(view)
@@ -233,8 +235,8 @@ class FairPowerCaps:
     def may_start(self, view: FacilityView, pool: str, job: int) -> bool:
         """Return whether a pool may start a waiting job now."""
         of, now_ms = view.pools[pool], view.now_ms
-        flexible = of.flexibility(job)
-        if flexible.tier == 0:
+        tier = of.flexibility(job).tier
+        if tier == 0:
             return True
         paused = (pool, job) in self._paused
         if paused and any(now_ms < limit.event.end_ms for limit in self._known(view)):
@@ -244,42 +246,47 @@ class FairPowerCaps:
             if now_ms < next_ms:
                 self._wake(view, next_ms)
                 return False
-        limit_w = min(self._aim_w, self._aim_ahead_w(view, of, job))
+        limit_w = self._aim_w
+        if self._soon[0] != (now_ms, pool):
+            self._soon = (now_ms, pool), list(self._limits_ahead(view))
+        for ramp_ms, over_ms, ahead_w in self._soon[1]:
+            estimate_ms = of.job_estimate_ms[job]
+            # One that would be late for it is not held.
+            if ramp_ms < now_ms + estimate_ms and (
+                of.deadline_ms(job) >= over_ms + estimate_ms
+            ):
+                limit_w = min(limit_w, ahead_w)
         if limit_w < NO_LIMIT_W:
+            n_nodes = of.job_n_nodes[job]
             powers_w = self._power_by_level(pool, of, job)
-            least_w = float(powers_w[-1]) - of.idle_w * of.job_n_nodes[job]
-            drawn_w = self._least_w(view) + self._granted_w
+            least_w = float(powers_w[-1]) - of.idle_w * n_nodes
+            drawn_w = self._least_w(view, now_ms) + self._granted_w
             if least_w > limit_w * (1 - START_MARGIN) - drawn_w:
                 return False
-            if of.free_nodes >= of.job_n_nodes[job]:
+            if of.free_nodes >= n_nodes:
                 self._granted_w += least_w
         if paused and of.free_nodes >= of.job_n_nodes[job]:
             self._last_restart_ms = now_ms
         return True
 
-    def _aim_ahead_w(self, view: FacilityView, of: PreemptivePool, job: int) -> float:
-        """Return the lowest limit of coming events for a job that starts now [W]."""
+    def _limits_ahead(self, view: FacilityView) -> Iterator[tuple[int, int, float]]:
+        """Yield ramp, end [ms] and limit [W] of the events that starts are held for."""
         now_ms = view.now_ms
-        end_ms = now_ms + of.job_estimate_ms[job]
-        found_w = NO_LIMIT_W
         for limit in self._known(view):
             event = limit.event
-            soon = event.ramp_ms - HOLD_MS <= now_ms < event.ramp_ms < end_ms
-            # One that would be late for it is not held.
-            if soon and of.deadline_ms(job) >= event.over_ms + of.job_estimate_ms[job]:
+            if event.ramp_ms - HOLD_MS <= now_ms < event.ramp_ms:
                 until_ms = min(now_ms, event.before_ms)
                 before_w = self._history.mean_w(until_ms - event.baseline_ms, until_ms)
                 level_w = event.target.level_w(self._shown_w(limit, now_ms, before_w))
-                found_w = min(found_w, self._devices_w(limit, view, level_w))
-        return found_w
+                ahead_w = self._devices_w(limit, view, level_w)
+                yield event.ramp_ms, event.over_ms, ahead_w
 
-    def _least_w(self, view: FacilityView) -> float:
+    def _least_w(self, view: FacilityView, now_ms: int) -> float:
         """Return the power with every job at the lowest cap that it tolerates [W].
 
         It is found anew every few seconds; in between, starts are added by who grants
         them.
         """
-        now_ms = view.now_ms
         if self._least is None or now_ms - self._least[0] >= MIN_MS:
             bending = self._bending(view)
             spare_w = sum(
