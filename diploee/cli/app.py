@@ -29,6 +29,7 @@ COMMANDS = {
     "Grid": {
         "limits": "limits:limits_command",
         "battery": "battery:battery_command",
+        "firm": "firm:firm_command",
         "ride-through": "ride_through:ride_through_command",
         "export": "export:export_command",
         "series": "series:series_command",

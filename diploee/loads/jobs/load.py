@@ -162,6 +162,11 @@ class JobsLoad:
         )
 
     @property
+    def context(self) -> Context:
+        """What is known of the jobs before they run: power, and what they tolerate."""
+        return self._context
+
+    @property
     def calendars(self) -> dict[str, HourlyRates]:
         """Mean submission rate of each random stream, used to explain events."""
         clock, seed = self._scenario.clock, self._scenario.seed

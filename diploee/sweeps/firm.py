@@ -1,0 +1,218 @@
+"""Study of firm demand: levels, notices and calls of a site, over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from pydantic import Field, NonNegativeFloat, PositiveInt
+
+from diploee.api import site_of
+from diploee.base.clock import NamedSpan
+from diploee.base.errors import Brief, InputError, RunTooLongError
+from diploee.base.model import Model, default, unset
+from diploee.base.progress import NotebookProgress, Progress, in_notebook, stage
+from diploee.base.units import MS_PER_H, S_PER_MIN, W_PER_MW
+from diploee.grid.firm.study import FirmResult, firm_results
+from diploee.grid.firm.undisturbed import simulate_year
+from diploee.importers.peak_intervals import read_peak_intervals
+from diploee.profiles.library import ProfileLibrary
+from diploee.reports.firm import firm_chart, firm_sections, recommendation
+from diploee.runs.sections import Section, as_html
+from diploee.scenario.loading import load_scenario, locate_errors
+from diploee.scenario.models import Scenario
+from diploee.scenario.times import FixedSpan, span_ms
+from diploee.simulation.cost_forecast import duration, slowness
+from diploee.simulation.prepared import RunOptions
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from diploee.reports.drawing.pictures import Picture
+
+NOTICES = ("0 s", "10 min", "1 h", "24 h")
+S_PER_STEP = 0.25e-3 / 60
+"""Time to dispatch a step, by a result of 10 MW and of 150 MW on one core [s]."""
+
+
+class FirmOptions(Model):
+    """What a study of firm demand compares."""
+
+    levels: PositiveInt = default(
+        10, "Firm levels, evenly from the least to the peak of the undisturbed year."
+    )
+    level: tuple[NonNegativeFloat, ...] = default((), "Firm levels [MW] instead.")
+    notice: tuple[FixedSpan, ...] = default(
+        NOTICES, "Times between a call and its start."
+    )
+    peaks: str | None = unset(
+        "The grid's peak hours, as further calls: a table with start, and end or "
+        "duration_min."
+    )
+    seeds: PositiveInt = default(3, "Seeds, from that of the scenario on.")
+    step: FixedSpan = default("5 min", "Time step of the dispatch; it divides an hour.")
+    at_most: Annotated[float, Field(gt=0)] | None = unset(
+        "Refuse a study with a longer forecast [min]."
+    )
+
+
+@dataclass(frozen=True)
+class FirmStudy(Brief):
+    """Firm levels of a site, with what they cost."""
+
+    name: str  # of the scenario
+    boundary_mw: tuple[float, float]  # least and peak of the first seed's year
+    step_ms: int
+    can_wait: bool  # whether any job or service tolerates a call
+    results: tuple[FirmResult, ...]
+
+    def frame(self) -> pd.DataFrame:
+        """Return a row per seed, level, set of calls and notice.
+
+        Of the calls of a row it has P5, P50 and P95: mean relief [MW], and its fraction
+        of what a call needs.
+        """
+        import pandas as pd
+
+        return pd.DataFrame.from_records([dict(_row(each)) for each in self.results])
+
+    @property
+    def recommendation(self) -> str:
+        """One sentence: the level to sign, with its band over seeds."""
+        return recommendation(self.results, self.boundary_mw)
+
+    def sections(self) -> list[Section]:
+        """Return the table of levels, with the recommendation."""
+        return firm_sections(
+            self.name, self.results, self.boundary_mw, self.step_ms, self.can_wait
+        )
+
+    def plot(self) -> Picture:
+        """Draw relief against what it costs jobs, for a notebook to show."""
+        from diploee.reports.drawing.pictures import Picture
+
+        return Picture(firm_chart(self.name, self.results))
+
+    def _repr_html_(self) -> str:
+        return as_html(self.name, self.sections())
+
+
+def _row(result: FirmResult) -> Iterator[tuple[str, Any]]:
+    for field in fields(result):
+        value = getattr(result, field.name)
+        if isinstance(value, tuple):
+            of_calls = np.percentile(value, (5, 50, 95)) if value else [None] * 3
+            unit = "_mw" if field.name == "dependable" else ""
+            for percent, each in zip((5, 50, 95), of_calls, strict=True):
+                yield f"{field.name}_p{percent}{unit}", each
+        else:
+            yield field.name, value
+
+
+def firm(
+    site: Scenario | Path | str,
+    *,
+    profiles: Sequence[Path | str] = (),
+    progress: Progress | None = None,
+    **options: Any,
+) -> FirmStudy:
+    """Find what firm levels of a site cost: relief, delays, and what replaces it.
+
+    Parameters
+    ----------
+    site : Scenario, path or str
+        A scenario, its file, or the name of a shipped one. Its own events are left out.
+    profiles : sequence of path
+        Folders of power profiles instead of the shipped ones.
+    progress : Progress, optional
+        Called with the stages and their progress.
+    **options : object
+        Fields of `FirmOptions`, such as ``level=[8.0]`` [MW], ``notice=["1 h"]``,
+        ``peaks="peaks.csv"`` or ``seeds=5``.
+
+    Returns
+    -------
+    FirmStudy
+        Its `frame()` has a row per seed, level, set of calls and notice.
+
+    Raises
+    ------
+    InputError
+        If an option is invalid, or a policy of the site acts on running jobs.
+    RunTooLongError
+        If the forecast is longer than ``at_most`` [min].
+    """
+    asked = options.pop("asked", None) or FirmOptions(**options)
+    if progress is None:
+        progress = NotebookProgress() if in_notebook() else Progress()
+    is_named = not isinstance(site, Scenario)
+    scenario = load_scenario(site) if is_named else site
+    with locate_errors(site) if is_named else nullcontext():
+        return _study(
+            scenario, asked, ProfileLibrary.open(*map(str, profiles)), progress
+        )
+
+
+def _study(
+    scenario: Scenario, asked: FirmOptions, library: ProfileLibrary, progress: Progress
+) -> FirmStudy:
+    step_ms = span_ms(asked.step)
+    if step_ms <= 0 or MS_PER_H % step_ms:
+        raise InputError(f"step: must divide an hour, found {asked.step}")
+    spans: Sequence[NamedSpan] = read_peak_intervals(asked.peaks) if asked.peaks else ()
+    notices_ms = [span_ms(text) for text in asked.notice]
+    levels_w = [mw * W_PER_MW for mw in asked.level]
+    results, bounds, can_wait = list[FirmResult](), (0.0, 0.0), False
+    for k in range(asked.seeds):
+        changes = {"seed": scenario.seed + k, "flexibility": None, "limits": ()}
+        if step_ms % scenario.resolution == 0:
+            changes["resolution"] = step_ms
+        of_seed = scenario.model_copy(update=changes)
+        with stage(f"seed {of_seed.seed}", progress) as update:
+            site = site_of(of_seed, library, RunOptions(engine=None))
+            year = simulate_year(
+                site,
+                step_ms,
+                lambda x, text, update=update: update(x / 2, text),
+                partial(_refuse_long, asked, len(levels_w) or asked.levels, progress)
+                if not k
+                else lambda *_: None,
+            )
+            if not k:
+                least_w, most_w = float(year.power_w.min()), float(year.power_w.max())
+                bounds = least_w / W_PER_MW, most_w / W_PER_MW
+                can_wait = year.services is not None or bool(year.jobs.start_ms.size)
+                levels_w = (
+                    levels_w or np.linspace(least_w, most_w, asked.levels).tolist()
+                )
+            results += firm_results(
+                year,
+                of_seed.seed,
+                levels_w,
+                notices_ms,
+                spans,
+                lambda x, text, update=update: update((1 + x) / 2, text),
+            )
+    return FirmStudy(scenario.name, bounds, step_ms, can_wait, tuple(results))
+
+
+def _refuse_long(
+    asked: FirmOptions, n_levels: int, progress: Progress, year_s: float, n_steps: int
+) -> None:
+    """Show the forecast of a study; raise an error if it is longer than it may be."""
+    n_results = n_levels * len(asked.notice) * (4 + bool(asked.peaks))
+    time_s = asked.seeds * (year_s + n_results * n_steps * S_PER_STEP * slowness())
+    text = f"{asked.seeds} seeds of {n_results} results take about {duration(time_s)}"
+    if asked.at_most is not None and time_s > asked.at_most * S_PER_MIN:
+        error = RunTooLongError(
+            f"{text}, more than --at-most {asked.at_most:g}; raise it, or take fewer "
+            "seeds, levels or notices"
+        )
+        error.time_s = time_s
+        raise error
+    progress.forecast(text)
