@@ -13,9 +13,9 @@ from diploee.reports.drawing.charts import Axis, Chart, Line, Panel, colour
 from diploee.runs.formatting import MIN_RUNS, interval, number_format
 from diploee.runs.sections import Section, SectionTable, Statistic
 
-HELD, LATE = 0.02, 0.01
+HELD, LATE = 0.02, 0.05
 """ASSUMPTION: a level is recommended if the load stays within 2 % of it in all calls,
-and at most 1 % of the jobs are late [J]."""
+and at most 5 % of the jobs are late [J]."""
 
 NUMBERS: tuple[tuple[str, str, Callable[[FirmResult], float | None]], ...] = (
     ("above", "h", lambda r: r.hours_above),
@@ -206,38 +206,44 @@ def firm_sections(
 
 
 def firm_chart(name: str, results: Sequence[FirmResult]) -> Chart:
-    """Return the chart of relief against the work that it delays, by notice."""
-    lines = list[Line]()
-    of_all = [each for each in results if each.calls == ALL]
-    notices = sorted({each.notice_ms for each in of_all})
-    for k, notice_ms in enumerate(notices):
-        of_notice = [each for each in of_all if each.notice_ms == notice_ms]
-        levels = list(_by_level(of_notice))
-        relief, delayed = (
-            [[get(r) for r in of_level] for of_level in levels]
-            for get in (lambda r: r.relief_mwh, lambda r: r.delayed_gpu_h)
+    """Return the chart of relief against the work that it delays, by set of calls."""
+    shown, lines = _headline(results), list[Line]()
+    for k, calls in enumerate(dict.fromkeys(each.calls for each in shown)):
+        of_set = [each for each in shown if each.calls == calls and each.hours_called]
+        levels = list(_by_level(of_set))
+        relief_mw, gpu_h = (
+            [
+                [get(each) / each.hours_called for each in of_level]
+                for of_level in levels
+            ]
+            for get in (lambda each: each.relief_mwh, lambda each: each.delayed_gpu_h)
         )
-        bands = [_band(values) or (values[0], values[0]) for values in delayed]
-        low, high = np.array(bands).T
+        bands = [_band(values) or (values[0], values[0]) for values in gpu_h]
+        low, high = np.array(bands).reshape(-1, 2).T
         lines.append(
             Line(
-                np.array([_median(values) for values in relief]),
-                np.array([_median(values) for values in delayed]),
-                f"notice of {interval(notice_ms)}",
+                np.array([_median(values) for values in relief_mw]),
+                np.array([_median(values) for values in gpu_h]),
+                calls,
                 colour(k),
-                "GPU h",
+                "GPU h/h",
                 digits=0,
                 markers=True,
                 texts=tuple(f"{rows[0].level_mw:.4g} MW firm" for rows in levels),
                 limits=(low, high),
             )
         )
-    x = Axis("Relief [MWh]", from_zero=True)
-    y = Axis("Work delayed [GPU h]", from_zero=True)
+    notice = interval(shown[0].notice_ms)
     return Chart(
         "firm",
         f"Relief and its cost by firm level, {name}",
-        "Each point is a firm level that all hours above it are called to; bars span "
-        "the seeds.",
-        (Panel(x, y, tuple(lines)),),
+        f"Means over called hours, {notice} of notice; a point is a firm level, the "
+        "lowest at the end of a line, and bars span the seeds.",
+        (
+            Panel(
+                Axis("Relief [MW]", from_zero=True),
+                Axis("Work delayed [GPU h per called hour]", from_zero=True),
+                tuple(lines),
+            ),
+        ),
     )

@@ -68,7 +68,8 @@ class Dispatched(NamedTuple):
     """What a dispatch did."""
 
     change_w: Float64Array  # mean power of jobs above the undisturbed year, shape (K,)
-    delayed: Float64Array  # work put off in a step [GPU ms], shape (K,)
+    # Work of the undisturbed year in a step that is done later [GPU ms], shape (K,)
+    delayed: Float64Array
     repeated: Float64Array  # work since the last checkpoint, lost [GPU ms], shape (K,)
     restarts: Float64Array  # time of restarts [GPU ms], shape (K,)
     end_ms: Int64Array  # end of each job, shape (n,)
@@ -85,6 +86,22 @@ def undisturbed_w(jobs: Jobs, step_ms: int, n_steps: int) -> Float64Array:
             inside_ms = min(end_ms, (k + 1) * step_ms) - max(begin_ms, k * step_ms)
             power_w[k] += jobs.power_w[j] * (inside_ms / step_ms)
     return power_w
+
+
+@njit()
+def _planned_ms(jobs: Jobs, j: int, begin_ms: int, end_ms: int) -> int:
+    """Return how long a job runs between two times in the undisturbed year [ms]."""
+    inside_ms = min(jobs.end_ms[j], end_ms) - max(jobs.start_ms[j], begin_ms)
+    return int(max(inside_ms, 0))
+
+
+@njit()
+def _lowest_w(
+    jobs: Jobs, kinds: Kinds, j: int, left_ms: int, room_ms: int, step_ms: int
+) -> float:
+    """Return the mean power in a step of a job at its lowest cap, which ends later."""
+    slowed_ms = left_ms / kinds.speed[jobs.kind[j], -1]
+    return float(jobs.least_w[j] * min(slowed_ms, room_ms) / step_ms)
 
 
 @njit()
@@ -181,18 +198,21 @@ def dispatch(
             j = running[i]
             if end_ms[j] <= t0:
                 continue
-            inside_ms = min(end_ms[j], t1) - max(begin_ms[j], t0)
-            part = inside_ms / step_ms
+            from_ms = max(begin_ms[j], t0)
+            inside_ms = min(end_ms[j], t1) - from_ms
+            job_w = jobs.power_w[j] * (inside_ms / step_ms)
             tolerant = (
                 kinds.tier[jobs.kind[j]] > 0
                 and jobs.deadline_ms[j] - end_ms[j] >= step_ms
             )
-            lowest_w = jobs.least_w[j] if tolerant else jobs.power_w[j]
-            full_w += jobs.power_w[j] * part
-            least_w += lowest_w * part
-            if end_ms[j] > calls.ahead_ms[k]:
-                is_free = tolerant and kinds.pausable[jobs.kind[j]]
-                ahead_w += 0.0 if is_free else lowest_w
+            full_w += job_w
+            if tolerant:
+                left_ms = end_ms[j] - from_ms
+                job_w = _lowest_w(jobs, kinds, j, left_ms, t1 - from_ms, step_ms)
+            least_w += job_w
+            is_free = tolerant and kinds.pausable[jobs.kind[j]]
+            if end_ms[j] > calls.ahead_ms[k] and not is_free:
+                ahead_w += jobs.least_w[j] if tolerant else jobs.power_w[j]
             used_ms[jobs.pool[j]] += jobs.n_nodes[j] * inside_ms
             at_end[jobs.pool[j]] += jobs.n_nodes[j] * (end_ms[j] > t1)
             running[n_kept], tolerates[n_kept] = j, tolerant
@@ -212,11 +232,14 @@ def dispatch(
             j, pool = waiting[i], jobs.pool[waiting[i]]
             from_ms = max(begin_ms[j], t0)
             inside_ms = min(end_ms[j], t1) - from_ms
-            part = inside_ms / step_ms
+            full_job_w = job_w = jobs.power_w[j] * (inside_ms / step_ms)
             is_tier_0 = kinds.tier[jobs.kind[j]] == 0
             tolerant = not is_tier_0 and jobs.deadline_ms[j] - end_ms[j] >= step_ms
             is_free = tolerant and kinds.pausable[jobs.kind[j]]
             lowest_w = jobs.least_w[j] if tolerant else jobs.power_w[j]
+            if tolerant:
+                left_ms = end_ms[j] - from_ms
+                job_w = _lowest_w(jobs, kinds, j, left_ms, t1 - from_ms, step_ms)
             may = ready_ms[j] <= t0
             if may and is_shared:
                 nodes = jobs.n_nodes[j]
@@ -226,12 +249,12 @@ def dispatch(
                 )
                 may = fits and not is_full[pool]
                 is_full[pool] |= not fits and t0 - jobs.start_ms[j] >= PASSED_MS
-            for_power = False
+            waits = False
             if may and tolerant:
-                for_power = least_w + lowest_w * part > most_w
+                waits = least_w + job_w > most_w
                 if 0 <= calls.ahead_ms[k] < end_ms[j] and not is_free:
-                    for_power |= ahead_w + lowest_w > calls.ahead_w[k]
-            if may and not for_power:
+                    waits |= ahead_w + lowest_w > calls.ahead_w[k]
+            if may and not waits:
                 running[n_running], tolerates[n_running] = j, tolerant
                 n_running += 1
                 used_ms[pool] += jobs.n_nodes[j] * inside_ms
@@ -239,14 +262,13 @@ def dispatch(
                 if end_ms[j] > calls.ahead_ms[k] and not is_free:
                     ahead_w += lowest_w
                 if not is_tier_0:
-                    full_w += jobs.power_w[j] * part
-                    least_w += lowest_w * part
+                    full_w += full_job_w
+                    least_w += job_w
                 continue
             if is_tier_0:
-                full_w -= jobs.power_w[j] * part
-                least_w -= jobs.power_w[j] * part
-            if for_power or ready_ms[j] > t0:
-                delayed[k] += jobs.n_gpus[j] * inside_ms
+                full_w -= full_job_w
+                least_w -= job_w
+            delayed[k] += jobs.n_gpus[j] * _planned_ms(jobs, j, t0, t1)
             end_ms[j] += t1 - from_ms
             begin_ms[j] = t1
             waiting[n_waiting] = j
@@ -266,11 +288,10 @@ def dispatch(
                     break
                 j, kind = running[i], jobs.kind[running[i]]
                 from_ms = max(begin_ms[j], t0)
-                inside_ms = min(end_ms[j], t1) - from_ms
-                part = inside_ms / step_ms
-                full_w -= jobs.power_w[j] * part
-                least_w -= jobs.least_w[j] * part
-                delayed[k] += jobs.n_gpus[j] * inside_ms
+                left_ms, room_ms = end_ms[j] - from_ms, t1 - from_ms
+                full_w -= jobs.power_w[j] * (min(left_ms, room_ms) / step_ms)
+                least_w -= _lowest_w(jobs, kinds, j, left_ms, room_ms, step_ms)
+                delayed[k] += jobs.n_gpus[j] * _planned_ms(jobs, j, t0, t1)
                 length_ms = jobs.end_ms[j] - jobs.start_ms[j]
                 lost_ms = 0
                 if notice_ms < kinds.stop_ms[kind]:
@@ -296,9 +317,12 @@ def dispatch(
         # Caps
         runs = running[:n_running]
         total_w, fraction = full_w, 0.0
-        if full_w > most_w and full_w > least_w:
+        if full_w > most_w:
             for _ in range(3):  # jobs that end in the step end later at a cap
-                fraction += (total_w - limit_w) / (full_w - least_w)
+                if full_w - least_w > most_w - limit_w:
+                    fraction += (total_w - limit_w) / (full_w - least_w)
+                else:
+                    fraction = 1.0
                 fraction = min(max(fraction, 0.0), 1.0)
                 total_w = _capped(
                     jobs,
@@ -320,7 +344,8 @@ def dispatch(
                 from_ms = max(begin_ms[j], t0)
                 room_ms, left_ms = t1 - from_ms, end_ms[j] - from_ms
                 done_ms = min(left_ms, room_ms * speed)
-                delayed[k] += jobs.n_gpus[j] * (min(left_ms, room_ms) - done_ms)
+                put_off_ms = max(_planned_ms(jobs, j, t0, t1) - done_ms, 0.0)
+                delayed[k] += jobs.n_gpus[j] * put_off_ms
                 if left_ms > done_ms:
                     end_ms[j] += round(room_ms - done_ms)
                 else:

@@ -10,8 +10,14 @@ import numpy as np
 import pytest
 
 from diploee.base.clock import WallClock
-from diploee.grid.firm.calls import ALL
-from diploee.grid.firm.dispatch import NEVER_MS, Jobs, Kinds, undisturbed_w
+from diploee.grid.firm.calls import ALL, hours_above, limits_of
+from diploee.grid.firm.dispatch import (
+    NEVER_MS,
+    Jobs,
+    Kinds,
+    dispatch,
+    undisturbed_w,
+)
 from diploee.grid.firm.study import FirmResult, firm_results
 from diploee.grid.firm.undisturbed import UndisturbedYear
 
@@ -141,21 +147,33 @@ def test_a_kill_without_notice_repeats_the_work_since_the_last_checkpoint() -> N
     assert killed.delayed_gpu_h == saved.delayed_gpu_h == pytest.approx(200)
 
 
-def test_work_and_nodes_are_conserved_by_any_level() -> None:
+@pytest.mark.parametrize("level_mw", [0.02, 0.05, 0.08])
+def test_what_is_not_drawn_in_calls_is_drawn_later(level_mw: float) -> None:
     rng = np.random.default_rng(1)
-    starts = np.sort(rng.uniform(0, 200, 300))
     ends_h, jobs = np.zeros(10), []
-    for start in starts:  # first come, first served on 10 places of 10 nodes
+    for start in np.sort(rng.uniform(0, 200, 300)):  # on 10 places of 10 nodes
         begin, place = max(start, ends_h.min()), ends_h.argmin()
         ends_h[place] = begin + rng.uniform(0.2, 8)
         jobs.append((begin, ends_h[place], 10))
-    site = year(hours(0.01, 600), sorted(jobs))
-    whole = site.jobs_w.sum()
-    for level_mw in (0.02, 0.05, 0.08):
-        for result in results(site, level_mw).values():
-            assert 0 <= result.relief_mwh <= result.above_mwh * (1 + 1e-9)
-            assert all(-1e-9 <= part <= 1 + 1e-9 for part in result.kept)
-    assert whole > 0
+    site = year(hours(0.01, 900), sorted(jobs))
+    for spans in (
+        hours_above(site, level_mw * 1e6),
+        np.array([[500, 548], [900, 910]]),
+    ):
+        calls, _ = limits_of(site, spans, level_mw * 1e6, H)
+        done = dispatch(
+            site.jobs, site.kinds, calls, site.capacity, site.jobs_w, STEP_MS, H
+        )
+        called = np.isfinite(calls.room_w)
+        # Caps at half the speed save half the power: as much energy for the work
+        assert done.change_w.sum() == pytest.approx(0, abs=1e-6 * site.jobs_w.sum())
+        assert (site.power_w + done.change_w)[called].max() <= level_mw * 1e6 * 1.001
+        assert (site.jobs_w + done.change_w).min() >= -1e-6
+        assert (done.end_ms >= site.jobs.end_ms).all()
+        later_ms = np.minimum(
+            done.end_ms - site.jobs.end_ms, site.jobs.end_ms - site.jobs.start_ms
+        )
+        assert done.delayed.sum() <= (site.jobs.n_gpus * later_ms).sum() * (1 + 1e-9)
 
 
 def test_a_deadline_keeps_a_job_from_being_touched() -> None:
