@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -17,22 +17,22 @@ HELD, LATE = 0.02, 0.05
 """ASSUMPTION: a level is recommended if the load stays within 2 % of it in all calls,
 and at most 5 % of the jobs are late [J]."""
 
-NUMBERS: tuple[tuple[str, str, Callable[[FirmResult], float | None]], ...] = (
-    ("above", "h", lambda r: r.hours_above),
-    ("energy above", "MWh", lambda r: r.above_mwh),
-    ("relief", "MWh", lambda r: r.relief_mwh),
-    ("most left", "MW", lambda r: r.largest_left_mw),
-    ("delayed", "GPU h", lambda r: r.delayed_gpu_h),
-    ("repeated", "GPU h", lambda r: r.repeated_gpu_h),
-    ("late jobs", "", lambda r: r.jobs_late),
-    ("slowed requests", "", lambda r: r.requests_slowed),
-    ("rejected requests", "", lambda r: r.requests_rejected),
-    ("battery", "MW", lambda r: r.largest_above_mw),
-    ("usable", "MWh", lambda r: r.battery_mwh),
-    ("high 5 of 10", "MWh", lambda r: r.high_5_of_10_error_mwh),
-    ("same weekday", "MWh", lambda r: r.weekday_error_mwh),
+NUMBERS = (
+    ("above", "h", "hours_above"),
+    ("energy above", "MWh", "above_mwh"),
+    ("relief", "MWh", "relief_mwh"),
+    ("most left", "MW", "largest_left_mw"),
+    ("delayed", "GPU h", "delayed_gpu_h"),
+    ("repeated", "GPU h", "repeated_gpu_h"),
+    ("late jobs", "", "jobs_late"),
+    ("slowed requests", "", "requests_slowed"),
+    ("rejected requests", "", "requests_rejected"),
+    ("battery", "MW", "largest_above_mw"),
+    ("usable", "MWh", "battery_mwh"),
+    ("high 5 of 10", "MWh", "high_5_of_10_error_mwh"),
+    ("same weekday", "MWh", "weekday_error_mwh"),
 )
-"""Columns of the table: quantity, unit and value."""
+"""Columns of the table: quantity, unit and field of a result."""
 
 
 def _headline(results: Sequence[FirmResult]) -> list[FirmResult]:
@@ -106,12 +106,8 @@ def recommendation(
         return f"{text}; {mw(next_mw)} MW would take {_replacement(rows)}."
     rows = [each for each in below if each.level_mw == level_mw]
     hours, relief, gpu_h = (
-        f"{np.median([get(each) for each in rows]):,.3g}"
-        for get in (
-            lambda each: each.hours_above,
-            lambda each: each.relief_mwh,
-            lambda each: each.delayed_gpu_h,
-        )
+        f"{np.median([getattr(each, field) for each in rows]):,.3g}"
+        for field in ("hours_above", "relief_mwh", "delayed_gpu_h")
     )
     late = max(each.jobs_late / max(each.n_jobs, 1) for each in rows)
     return (
@@ -151,10 +147,10 @@ def firm_sections(
         rows = [each for each in of_level if each.calls == ALL]
         non_firm = max(peak_mw - level_mw, 0.0)
         cells.append(Statistic(item, non_firm, "MW", quantity="non-firm"))
-        for quantity, unit, value in NUMBERS:
+        for quantity, unit, field in NUMBERS:
             if "requests" in quantity and not serves:
                 continue
-            values = [value(each) for each in rows]
+            values = [getattr(each, field) for each in rows]
             cells.append(
                 Statistic(
                     item,
@@ -162,7 +158,7 @@ def firm_sections(
                     unit,
                     quantity=quantity,
                     band=_band(values),
-                    pattern="{:,.0f}" if unit in ("", "%") else "",
+                    pattern="" if unit else "{:,.0f}",
                 )
             )
         kept = [100 * part for each in of_level for part in each.kept]

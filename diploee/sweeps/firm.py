@@ -41,7 +41,7 @@ S_PER_STEP = 0.25e-3 / 60
 
 
 class FirmOptions(Model):
-    """What a study of firm demand compares."""
+    """Levels, notices, calls and seeds of a study of firm demand."""
 
     levels: PositiveInt = default(
         10, "Firm levels, evenly from the least to the peak of the undisturbed year."
@@ -170,14 +170,12 @@ def _study(
     results, bounds, can_wait = list[FirmResult](), (0.0, 0.0), False
     for k in range(asked.seeds):
         changes = {"seed": scenario.seed + k, "flexibility": None, "limits": ()}
-        if step_ms % scenario.resolution == 0:
-            changes["resolution"] = step_ms
+        changes |= {"resolution": step_ms, "step": None}
         of_seed = scenario.model_copy(update=changes)
         with stage(f"seed {of_seed.seed}", progress) as update:
             site = site_of(of_seed, library, RunOptions(engine=None))
             year = simulate_year(
                 site,
-                step_ms,
                 lambda x, text, update=update: update(x / 2, text),
                 partial(_refuse_long, asked, len(levels_w) or asked.levels, progress)
                 if not k

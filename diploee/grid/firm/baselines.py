@@ -11,8 +11,8 @@ from diploee.facility.battery import BatterySpec
 from diploee.grid.firm.undisturbed import UndisturbedYear
 
 HIGHEST, DAYS, REACH_DAYS = 5, 10, 45
-"""High 5 of 10: the five days with most energy of the last ten like days, at most so
-many days back."""
+"""High 5 of 10: the five days with most energy of the last ten like days, at most
+`REACH_DAYS` back."""
 MOST_ADJUSTED = 0.2
 """Largest same-day adjustment, up or down."""
 ADJUSTED_H = (4, 1)

@@ -43,7 +43,7 @@ class Jobs(NamedTuple):
 
 
 class Kinds(NamedTuple):
-    """What the classes of jobs tolerate, shape (C,)."""
+    """Tolerance of the classes of jobs, shape (C,)."""
 
     tier: Int64Array
     pausable: BoolArray
@@ -65,7 +65,7 @@ class Calls(NamedTuple):
 
 
 class Dispatched(NamedTuple):
-    """What a dispatch did."""
+    """Power and work of jobs under calls."""
 
     change_w: Float64Array  # mean power of jobs above the undisturbed year, shape (K,)
     # Work of the undisturbed year in a step that is done later [GPU ms], shape (K,)

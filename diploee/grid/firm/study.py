@@ -19,7 +19,7 @@ from diploee.grid.firm.undisturbed import UndisturbedYear
 
 @dataclass(frozen=True)
 class FirmResult:
-    """What a firm level costs over the simulated time, with one notice and call set.
+    """Cost of a firm level over the simulated time, with one notice and set of calls.
 
     Energies are at the meter. `above` is what the undisturbed year draws above the
     level in calls, `relief` the part of it that jobs and services do not draw, `left`

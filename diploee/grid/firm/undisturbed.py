@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +12,7 @@ from diploee.base.errors import InputError
 from diploee.base.progress import Update
 from diploee.base.tables import Float64Array, Int64Array, concat
 from diploee.base.units import MS_PER_S
-from diploee.facility.base import POWER, Block
+from diploee.facility.base import POWER
 from diploee.grid.firm.dispatch import NEVER_MS, Jobs, Kinds, undisturbed_w
 from diploee.loads.jobs.load import JobsLoad, JobWindow
 from diploee.loads.services.load import ServicesLoad
@@ -24,7 +24,7 @@ from diploee.scenario.flexibility import (
     EventTarget,
     Flexibility,
 )
-from diploee.scenario.models import Scenario
+from diploee.scenario.models import Facility, Scenario
 from diploee.schedule.execution_intervals import PreemptiveSchedule
 from diploee.schedule.job_table import ClassFlexibility, JobTable
 from diploee.schedule.started import Schedule
@@ -37,7 +37,7 @@ REQUESTS = ("incoming_rps", "unserved_rps")
 
 @dataclass(frozen=True, eq=False)
 class ServiceCaps:
-    """What the caps of flexible services change, where they hold, shape (K,)."""
+    """Effect of the caps of services in each step that they hold, shape (K,)."""
 
     relief_w: Float64Array  # at the meter
     requests: Float64Array  # that arrive at capped services in a step
@@ -59,41 +59,31 @@ class UndisturbedYear:
     jobs_w: Float64Array  # mean power of `jobs` above idle, shape (K,)
     services: ServiceCaps | None = None
 
-    @property
-    def starts_ms(self) -> Int64Array:
-        """Start of each step [ms]."""
-        return np.arange(self.power_w.size, dtype=np.int64) * self.step_ms
-
 
 def simulate_year(
     site: PreparedSite,
-    step_ms: int,
     update: Update = lambda *_: None,
     forecast: Callable[[float, int], None] = lambda *_: None,
 ) -> UndisturbedYear:
-    """Simulate a site without events, and keep what calls could change.
+    """Simulate a site in steps of its resolution, and keep what calls could change.
 
     `forecast` is called with the time that this takes [s] and the number of steps.
 
     Raises
     ------
     InputError
-        If the step is no multiple of the site's, or a policy acts on running jobs.
+        If a policy acts on running jobs, or services' caps can't be counted.
     """
-    if step_ms % site.scenario.step_ms or site.scenario.horizon_ms % step_ms:
-        raise InputError(
-            f"step: must divide the run and be a multiple of its "
-            f"{site.scenario.step_ms / MS_PER_S:g} s, found {step_ms / MS_PER_S:g} s"
-        )
+    scenario, step_ms = site.scenario, site.scenario.resolution_ms
     pipeline = Pipeline.open(site.with_fresh_state())
     capped = _with_capped_services(site)
     per_day = pipeline.jobs.streams.jobs_per_day
     n_runs = 1 if capped is None else 2
     forecast(
         n_runs * forecast_run(site, per_day, pipeline.plans).time_s,
-        site.scenario.horizon_ms // step_ms,
+        scenario.horizon_ms // step_ms,
     )
-    tolerant = _pools_that_wait(pipeline.jobs, site.scenario)
+    tolerant = _pools_that_wait(pipeline.jobs, scenario)
     parts = list[Schedule]()
 
     def take(window: JobWindow) -> None:
@@ -109,32 +99,31 @@ def simulate_year(
     pipeline.jobs.sinks.append(take)
     names = _request_columns(pipeline)
     power_w, devices_w, *requests = _series(
-        pipeline, site, step_ms, names, lambda x, text: update(x / n_runs, text)
+        pipeline, site, names, lambda x, text: update(x / n_runs, text)
     )
     jobs, kinds, slack_ms = _jobs_of(
-        pipeline.jobs, parts, tolerant, site.scenario, step_ms
+        pipeline.jobs, parts, tolerant, scenario.facility, step_ms
     )
     starts_ms = np.arange(power_w.size, dtype=np.int64) * step_ms
-    pools = list(site.scenario.facility.pools.items())
+    pools = [list(scenario.facility.pools)[p] for p in tolerant]
     capacity = [
-        pools[p][1].standing(site.scenario.clock).at(starts_ms)
-        * site.scenario.facility.slots_per_node(pools[p][0])
-        for p in tolerant
+        scenario.facility.pools[name].standing(scenario.clock).at(starts_ms)
+        * scenario.facility.slots_per_node(name)
+        for name in pools
     ]
     services = None
     if capped is not None:
-        others = _series(
-            capped, site, step_ms, names, lambda x, text: update((1 + x) / 2, text)
+        capped_w, _, *served = _series(
+            capped, site, names, lambda x, text: update((1 + x) / 2, text)
         )
-        n = len(names) // 2
-        step_s = step_ms / MS_PER_S
+        n, step_s = len(names) // 2, step_ms / MS_PER_S
         services = ServiceCaps(
-            power_w - others[0],
-            sum(others[2 : 2 + n], np.zeros(power_w.size)) * step_s,
-            (sum(others[2 + n :]) - sum(requests[n:])) * step_s,
+            power_w - capped_w,
+            np.sum(served[:n], axis=0) * step_s,
+            (np.sum(served[n:], axis=0) - np.sum(requests[n:], axis=0)) * step_s,
         )
     return UndisturbedYear(
-        site.scenario.written_clock.wall,
+        scenario.written_clock.wall,
         step_ms,
         power_w,
         devices_w / np.where(power_w > 0, power_w, np.inf),
@@ -148,29 +137,16 @@ def simulate_year(
 
 
 def _series(
-    pipeline: Pipeline,
-    site: PreparedSite,
-    step_ms: int,
-    names: Sequence[str],
-    update: Update,
-) -> list[Float64Array]:
-    """Return means over steps of power at the meter, of devices, and of columns."""
-    columns = POWER, "it_power_w", *names
-    parts: list[list[Float64Array]] = [[] for _ in columns]
-    held: Block | None = None
+    pipeline: Pipeline, site: PreparedSite, names: Sequence[str], update: Update
+) -> Float64Array:
+    """Return power at the meter and of devices, and more columns, shape (2 + N, K)."""
     windows = pipeline.windows(site.options.window_days, update)
-    n = step_ms // site.scenario.step_ms
-    kept: Mapping[str, Float64Array] = dict.fromkeys(columns, np.empty(0))
-    for held in pipeline.blocks(windows, site.options.n_threads):
-        whole = {
-            name: np.append(kept[name], held.columns[name].astype(np.float64))
-            for name in columns
-        }
-        end = whole[POWER].size // n * n
-        for name, values in zip(columns, parts, strict=True):
-            values.append(whole[name][:end].reshape(-1, n).mean(axis=1))
-        kept = {name: values[end:] for name, values in whole.items()}
-    return [np.concatenate(values) for values in parts]
+    blocks = pipeline.blocks(windows, site.options.n_threads)
+    parts = [
+        np.stack([block.columns[name] for name in (POWER, "it_power_w", *names)])
+        for block in pipeline.averaged_blocks(blocks)
+    ]
+    return np.concatenate(parts, axis=1).astype(np.float64)
 
 
 def _request_columns(pipeline: Pipeline) -> list[str]:
@@ -200,8 +176,8 @@ def _with_capped_services(site: PreparedSite) -> Pipeline | None:
     clock = scenario.clock
     event = DemandResponseEvent(
         id="call",
-        start=clock.wall.at(clock.begin_ms),
-        end=clock.wall.at(clock.horizon_ms),
+        start=clock.wall.at(clock.begin_ms).replace(tzinfo=None),
+        end=clock.wall.at(clock.horizon_ms).replace(tzinfo=None),
         target=EventTarget(mw=0.0),
         ramp_down="0 s",
         ramp_up="0 s",
@@ -234,7 +210,7 @@ def _jobs_of(
     load: JobsLoad,
     parts: Sequence[Schedule],
     pools: Sequence[int],
-    scenario: Scenario,
+    facility: Facility,
     step_ms: int,
 ) -> tuple[Jobs, Kinds, Float64Array]:
     """Return the jobs in the order of their starts, their kinds, and slack [ms]."""
@@ -248,36 +224,32 @@ def _jobs_of(
     table, start_ms, end_ms = table.take(order), start_ms[order], end_ms[order]
     of_class = [context.flexibility_of(k) for k in range(len(load.streams.classes))]
     levels = [_tolerated_levels(flexible) for flexible in of_class]
-    # Power of a node, without a cap, at the lowest, and idle, of each class and profile
+    # Power of a node of each class and profile, without a cap and at the lowest
     pairs, row = np.unique(
         np.stack([table.class_id, table.profile_id]), axis=1, return_inverse=True
     )
+    caps = [CAPS.power(f.kind, n) for f, n in zip(of_class, levels, strict=True)]
     node_w = np.array(
         [
-            [
-                power.of(k, profile, 1, 1.0, cap)
-                for cap in (1.0, CAPS.power(of_class[k].kind, levels[k]))
-            ]
+            (power.of(k, profile, 1, 1.0, 1.0), power.of(k, profile, 1, 1.0, caps[k]))
             for k, profile in pairs.T.tolist()
         ]
     ).reshape(-1, 2)
-    scale = table.n_nodes * table.power_factor
-    slots = np.array(list(scenario.facility.slots.values()))[table.pool_id]
-    idle = np.array([power.idle_w(k) for k in range(len(of_class))])
-    idle_w = idle[table.class_id] * table.n_nodes / slots
+    n_nodes = table.n_nodes / np.array(list(facility.slots.values()))[table.pool_id]
+    idle_w = np.array([node.idle_power_w for node in load.streams.nodes])
     n_gpus = np.array([node.n_gpus for node in load.streams.nodes])
-    full_w, least_w = node_w[row.ravel()].T * scale / slots - idle_w
-    length_ms = end_ms - start_ms
-    slack_ms, deadline_ms = _slack(of_class, table, length_ms, end_ms, step_ms)
+    full_w, least_w = node_w[row.ravel()].T * (n_nodes * table.power_factor)
+    idle_of = idle_w[table.class_id] * n_nodes
+    slack_ms, deadline_ms = _slack(of_class, table, start_ms, end_ms, step_ms)
     jobs = Jobs(
         start_ms,
         end_ms,
         table.n_nodes.astype(np.int64),
         np.searchsorted(pools, table.pool_id).astype(np.int64),
         table.class_id.astype(np.int64),
-        n_gpus[table.class_id] * table.n_nodes / slots,
-        full_w,
-        np.minimum(least_w, full_w),
+        n_gpus[table.class_id] * n_nodes,
+        full_w - idle_of,
+        np.minimum(least_w, full_w) - idle_of,
         deadline_ms,
     )
     return jobs, _kinds(of_class, levels), slack_ms
@@ -295,26 +267,22 @@ def _tolerated_levels(flexible: ClassFlexibility) -> int:
 def _kinds(of_class: Sequence[ClassFlexibility], levels: Sequence[int]) -> Kinds:
     given, speed = np.ones((2, len(of_class), len(CAPS)))
     for k, (flexible, lowest) in enumerate(zip(of_class, levels, strict=True)):
-        steps = np.minimum(np.arange(len(CAPS)), lowest)
-        powers = np.array([CAPS.power(flexible.kind, int(n)) for n in steps])
-        depth = 1 - powers[-1]
-        given[k] = (1 - powers) / depth if depth else np.linspace(0, 1, len(CAPS))
-        speed[k] = [CAPS.speed(flexible.kind, int(n)) for n in steps]
-    return Kinds(
-        np.array([f.tier for f in of_class], dtype=np.int64),
-        np.array([f.pausable for f in of_class], dtype=np.bool_),
-        np.array([f.checkpoint_every_ms for f in of_class], dtype=np.int64),
-        np.array([f.stop_ms for f in of_class], dtype=np.int64),
-        np.array([f.restart_ms for f in of_class], dtype=np.int64),
-        given,
-        speed,
-    )
+        steps = [min(n, lowest) for n in range(len(CAPS))]
+        speed[k] = [CAPS.speed(flexible.kind, n) for n in steps]
+        saved = 1 - np.array([CAPS.power(flexible.kind, n) for n in steps])
+        given[k] = saved / saved[-1] if saved[-1] else np.linspace(0, 1, saved.size)
+    columns = [
+        (f.tier, f.pausable, f.checkpoint_every_ms, f.stop_ms, f.restart_ms)
+        for f in of_class
+    ]
+    tier, pausable, *times_ms = np.array(columns, dtype=np.int64).reshape(-1, 5).T
+    return Kinds(tier, pausable > 0, *times_ms, given, speed)
 
 
 def _slack(
     of_class: Sequence[ClassFlexibility],
     table: JobTable,
-    length_ms: Int64Array,
+    start_ms: Int64Array,
     end_ms: Int64Array,
     step_ms: int,
 ) -> tuple[Float64Array, Int64Array]:
@@ -324,19 +292,16 @@ def _slack(
     `slack` and `deadline` tolerates the time that its tier's loss of throughput adds
     to a job.
     """
-    by_slack = np.array([np.nan if f.slack is None else f.slack for f in of_class])
+    slack = np.array([np.nan if f.slack is None else f.slack for f in of_class])
     dates = [NEVER_MS if f.deadline_ms is None else f.deadline_ms for f in of_class]
-    lost = np.array([TOLERATED_LOSS[f.tier] for f in of_class])
-    k = table.class_id
-    has_slack = ~np.isnan(by_slack[k])
-    due_ms = table.submit_ms + np.rint(
-        (1 + np.nan_to_num(by_slack[k])) * table.duration_ms
-    ).astype(np.int64)
-    dates_ms = np.array(dates, dtype=np.int64)[k]
-    deadline_ms = np.where(dates_ms < NEVER_MS, dates_ms, NEVER_MS)
-    deadline_ms = np.where((dates_ms == NEVER_MS) & has_slack, due_ms, deadline_ms)
-    by_tier_ms = np.maximum(lost[k] / (1 - lost[k]) * length_ms, step_ms)
+    lost = np.array([TOLERATED_LOSS[f.tier] for f in of_class])[table.class_id]
+    times = 1 + slack[table.class_id]
+    due_ms = table.submit_ms + np.nan_to_num(times * table.duration_ms)
+    deadline_ms = np.array(dates, dtype=np.int64)[table.class_id]
+    is_dated = deadline_ms < NEVER_MS
+    deadline_ms = np.where(is_dated | np.isnan(times), deadline_ms, np.rint(due_ms))
     # One that is late without calls is not made late by them
-    spare_ms = np.maximum(deadline_ms - end_ms, step_ms)
-    spare_ms = np.where(end_ms <= deadline_ms, spare_ms, np.inf)
-    return np.where(deadline_ms < NEVER_MS, spare_ms, by_tier_ms), deadline_ms
+    spare_ms = np.where(end_ms <= deadline_ms, deadline_ms - end_ms, np.inf)
+    is_due = deadline_ms < NEVER_MS
+    spare_ms = np.where(is_due, spare_ms, lost / (1 - lost) * (end_ms - start_ms))
+    return np.maximum(spare_ms, step_ms), deadline_ms.astype(np.int64)

@@ -163,7 +163,7 @@ class JobsLoad:
 
     @property
     def context(self) -> Context:
-        """What is known of the jobs before they run: power, and what they tolerate."""
+        """Facts of the jobs before they run: their power, and what they tolerate."""
         return self._context
 
     @property
