@@ -170,7 +170,7 @@ def firm_sections(
             )
     n_seeds = len({each.seed for each in results})
     sets = list(dict.fromkeys(each.calls for each in results))
-    notes = (
+    notes = [
         recommendation(results, bounds_mw),
         (
             f"Simulated: the undisturbed {name} with {n_seeds} seeds, in means over "
@@ -190,15 +190,16 @@ def firm_sections(
             "same weekday: error of the relief by these baselines, against the "
             "undisturbed twin."
         ),
-    )
+    ]
     if not can_wait:
-        notes = (
-            *notes,
+        notes.append(
             "no job and no service tolerates a call: give a stream flexibility: "
             "{tier: 1} or more, or a service flexibility: {power_limit: 0.75}",
         )
     table = SectionTable(f"Firm levels of {name}", tuple(cells), first="firm [MW]")
-    return [Section("firm", "Firm and non-firm demand", tables=(table,), notes=notes)]
+    return [
+        Section("firm", "Firm and non-firm demand", tables=(table,), notes=tuple(notes))
+    ]
 
 
 def firm_chart(name: str, results: Sequence[FirmResult]) -> Chart:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from diploee.api import site_of
 from diploee.base.clock import NamedSpan
 from diploee.base.errors import Brief, InputError, RunTooLongError
 from diploee.base.model import Model, default, unset
-from diploee.base.progress import NotebookProgress, Progress, in_notebook, stage
+from diploee.base.progress import NotebookProgress, Progress, Update, in_notebook, stage
 from diploee.base.units import MS_PER_H, S_PER_MIN, W_PER_MW
 from diploee.grid.firm.study import FirmResult, firm_results
 from diploee.grid.firm.undisturbed import simulate_year
@@ -150,12 +149,11 @@ def firm(
     asked = options.pop("asked", None) or FirmOptions(**options)
     if progress is None:
         progress = NotebookProgress() if in_notebook() else Progress()
-    is_named = not isinstance(site, Scenario)
-    scenario = load_scenario(site) if is_named else site
-    with locate_errors(site) if is_named else nullcontext():
-        return _study(
-            scenario, asked, ProfileLibrary.open(*map(str, profiles)), progress
-        )
+    library = ProfileLibrary.open(*map(str, profiles))
+    if isinstance(site, Scenario):
+        return _study(site, asked, library, progress)
+    with locate_errors(site):
+        return _study(load_scenario(site), asked, library, progress)
 
 
 def _study(
@@ -176,7 +174,7 @@ def _study(
             site = site_of(of_seed, library, RunOptions(engine=None))
             year = simulate_year(
                 site,
-                lambda x, text, update=update: update(x / 2, text),
+                partial(_half, update, 0.0),
                 partial(_refuse_long, asked, len(levels_w) or asked.levels, progress)
                 if not k
                 else lambda *_: None,
@@ -194,9 +192,14 @@ def _study(
                 levels_w,
                 notices_ms,
                 spans,
-                lambda x, text, update=update: update((1 + x) / 2, text),
+                partial(_half, update, 0.5),
             )
     return FirmStudy(scenario.name, bounds, step_ms, can_wait, tuple(results))
+
+
+def _half(update: Update, done: float, fraction: float, text: str) -> None:
+    """Report the progress of a half of a stage."""
+    update(done + fraction / 2, text)
 
 
 def _refuse_long(

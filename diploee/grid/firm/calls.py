@@ -80,10 +80,9 @@ def limits_of(
         end_ms[steps] = last * year.step_ms
     for first, last in spans[::-1].tolist():
         room = room_w[first:last]
-        before = max(first - notice_ms // year.step_ms, 0)
-        if room.min() < 0 and before < first:
-            steps = np.arange(before, first)
-            steps = steps[np.isinf(room_w[before:first])]
-            ahead_ms[steps] = first * year.step_ms
-            ahead_w[steps] = (room + year.jobs_w[first:last]).min()
+        before = np.arange(max(first - notice_ms // year.step_ms, 0), first)
+        before = before[np.isinf(room_w[before])]
+        if room.min() < 0:
+            ahead_ms[before] = first * year.step_ms
+            ahead_w[before] = (room + year.jobs_w[first:last]).min()
     return Calls(room_w, end_ms, ahead_ms, ahead_w), services_w

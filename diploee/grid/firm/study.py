@@ -9,7 +9,7 @@ import numpy as np
 
 from diploee.base.clock import NamedSpan
 from diploee.base.progress import Update
-from diploee.base.tables import BoolArray, Float64Array, Int64Array
+from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_H, W_PER_MW
 from diploee.grid.firm.baselines import battery_mwh, settlement_errors
 from diploee.grid.firm.calls import ALL, call_sets, hours_above, limits_of
@@ -83,75 +83,71 @@ def _result(
 ) -> FirmResult:
     calls, services_w = limits_of(year, spans, level_w, notice_ms)
     called = np.isfinite(calls.room_w)
-    mwh = year.step_ms / MS_PER_H / W_PER_MW
+    hours = year.step_ms / MS_PER_H
     above_w = np.where(called, np.maximum(year.power_w - level_w, 0.0), 0.0)
-    firm_w = year.power_w - services_w
-    costs, moved, late = np.zeros(3), 0, 0
+    firm_w, gpu_h, moved, late = year.power_w - services_w, (0.0, 0.0, 0.0), 0, 0
     if year.jobs.start_ms.size and (calls.room_w < 0).any():
-        firm_w, costs, moved, late = _with_jobs(year, calls, firm_w, notice_ms)
+        firm_w, gpu_h, moved, late = _with_jobs(year, calls, firm_w, notice_ms)
     left_w = np.where(called, np.maximum(firm_w - level_w, 0.0), 0.0)
+    rebound_w = np.where(called, 0.0, np.maximum(firm_w - year.power_w, 0.0))
     room_w = np.where(called, level_w, year.power_w.max()) - year.power_w
-    requests = np.zeros(2)
+    slowed = rejected = 0.0
     if year.services is not None:
-        served = year.services
-        requests[:] = (
-            served.requests[services_w != 0].sum(),
-            np.maximum(served.rejected[services_w != 0], 0).sum(),
-        )
+        slowed = float(year.services.requests[services_w != 0].sum())
+        rejected = float(year.services.rejected[services_w != 0].sum())
+    above, left, rebound = (
+        float(power_w.sum()) * hours / W_PER_MW
+        for power_w in (above_w, left_w, rebound_w)
+    )
     dependable, kept = _per_call(spans, above_w, left_w)
     high, weekday = settlement_errors(year, firm_w, spans)
     return FirmResult(
-        seed,
-        level_w / W_PER_MW,
-        name,
-        notice_ms,
-        float(called.sum()) * year.step_ms / MS_PER_H,
-        float((above_w > 0).sum()) * year.step_ms / MS_PER_H,
-        float(above_w.sum()) * mwh,
-        float((above_w - left_w).sum()) * mwh,
-        float(left_w.sum()) * mwh,
-        float(above_w.max()) / W_PER_MW,
-        float(left_w.max()) / W_PER_MW,
-        battery_mwh(above_w, np.maximum(room_w, 0.0), year.step_ms),
-        *costs.tolist(),
-        year.jobs.start_ms.size,
-        moved,
-        late,
-        *requests.tolist(),
-        float(np.where(called, 0.0, np.maximum(firm_w - year.power_w, 0.0)).sum())
-        * mwh,
-        high,
-        weekday,
-        dependable,
-        kept,
+        seed=seed,
+        level_mw=level_w / W_PER_MW,
+        calls=name,
+        notice_ms=notice_ms,
+        hours_called=float(called.sum()) * hours,
+        hours_above=float((above_w > 0).sum()) * hours,
+        above_mwh=above,
+        relief_mwh=above - left,
+        left_mwh=left,
+        largest_above_mw=float(above_w.max()) / W_PER_MW,
+        largest_left_mw=float(left_w.max()) / W_PER_MW,
+        battery_mwh=battery_mwh(above_w, np.maximum(room_w, 0.0), year.step_ms),
+        delayed_gpu_h=gpu_h[0],
+        repeated_gpu_h=gpu_h[1],
+        restart_gpu_h=gpu_h[2],
+        n_jobs=year.jobs.start_ms.size,
+        jobs_moved=moved,
+        jobs_late=late,
+        requests_slowed=slowed,
+        requests_rejected=rejected,
+        rebound_mwh=rebound,
+        high_5_of_10_error_mwh=high,
+        weekday_error_mwh=weekday,
+        dependable=dependable,
+        kept=kept,
     )
 
 
 def _with_jobs(
     year: UndisturbedYear, calls: Calls, firm_w: Float64Array, notice_ms: int
-) -> tuple[Float64Array, Float64Array, int, int]:
+) -> tuple[Float64Array, tuple[float, float, float], int, int]:
     """Return power with jobs dispatched [W], GPU hours, and jobs moved and late."""
+    step_ms = year.step_ms
     done = dispatch(
-        year.jobs,
-        year.kinds,
-        calls,
-        year.capacity,
-        year.jobs_w,
-        year.step_ms,
-        notice_ms,
-    )
-    per_meter = np.divide(
-        1.0, year.gain, out=np.zeros_like(year.gain), where=year.gain > 0
+        year.jobs, year.kinds, calls, year.capacity, year.jobs_w, step_ms, notice_ms
     )
     later_ms = done.end_ms - year.jobs.end_ms
-    gpu_h = [
-        part.sum() / MS_PER_H for part in (done.delayed, done.repeated, done.restarts)
-    ]
+    delayed, repeated, restarts = (
+        float(part.sum()) / MS_PER_H
+        for part in (done.delayed, done.repeated, done.restarts)
+    )
     return (
-        firm_w + done.change_w * per_meter,
-        np.array(gpu_h),
+        firm_w + done.change_w / np.where(year.gain > 0, year.gain, np.inf),
+        (delayed, repeated, restarts),
         int((later_ms > 0).sum()),
-        int(((later_ms > 0) & (later_ms > year.slack_ms)).sum()),
+        int((later_ms > year.slack_ms).sum()),
     )
 
 
@@ -159,11 +155,12 @@ def _per_call(
     spans: Int64Array, above_w: Float64Array, left_w: Float64Array
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return mean relief [MW] and its fraction of the need, of calls with a need."""
-    sums = np.concatenate([np.zeros((1, 2)), np.cumsum([above_w, left_w], axis=1).T])
-    needed, left = (sums[spans[:, 1]] - sums[spans[:, 0]]).T
-    needs: BoolArray = needed > 0
-    steps = (spans[:, 1] - spans[:, 0])[needs]
-    relief = (needed - left)[needs]
-    return tuple((relief / steps / W_PER_MW).tolist()), tuple(
-        (relief / needed[needs]).tolist()
+    means = [
+        (above_w[first:last].mean(), left_w[first:last].mean())
+        for first, last in spans.tolist()
+    ]
+    needs = [(float(above), float(left)) for above, left in means if above > 0]
+    return (
+        tuple((above - left) / W_PER_MW for above, left in needs),
+        tuple(1 - left / above for above, left in needs),
     )

@@ -275,8 +275,9 @@ def _kinds(of_class: Sequence[ClassFlexibility], levels: Sequence[int]) -> Kinds
         (f.tier, f.pausable, f.checkpoint_every_ms, f.stop_ms, f.restart_ms)
         for f in of_class
     ]
-    tier, pausable, *times_ms = np.array(columns, dtype=np.int64).reshape(-1, 5).T
-    return Kinds(tier, pausable > 0, *times_ms, given, speed)
+    facts: Int64Array = np.array(columns, dtype=np.int64).reshape(-1, 5).T
+    tier, pausable, checkpoint_ms, stop_ms, restart_ms = facts
+    return Kinds(tier, pausable > 0, checkpoint_ms, stop_ms, restart_ms, given, speed)
 
 
 def _slack(

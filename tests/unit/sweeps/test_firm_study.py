@@ -16,6 +16,7 @@ import diploee
 from diploee.api import site_of
 from diploee.base.clock import NamedSpan
 from diploee.base.errors import InputError, RunTooLongError
+from diploee.grid.firm.calls import ALL
 from diploee.grid.firm.study import firm_results
 from diploee.grid.firm.undisturbed import simulate_year
 from diploee.simulation.prepared import RunOptions
