@@ -25,8 +25,8 @@ NUMBERS = (
     ("delayed", "GPU h", "delayed_gpu_h"),
     ("repeated", "GPU h", "repeated_gpu_h"),
     ("late jobs", "", "jobs_late"),
-    ("slowed requests", "", "requests_slowed"),
-    ("rejected requests", "", "requests_rejected"),
+    ("slowed requests", "million", "requests_slowed"),
+    ("rejected", "million", "requests_rejected"),
     ("battery", "MW", "largest_above_mw"),
     ("usable", "MWh", "battery_mwh"),
     ("high 5 of 10", "MWh", "high_5_of_10_error_mwh"),
@@ -106,15 +106,17 @@ def recommendation(
         return f"{text}; {mw(next_mw)} MW would take {_replacement(rows)}."
     rows = [each for each in below if each.level_mw == level_mw]
     hours, relief, gpu_h = (
-        f"{np.median([getattr(each, field) for each in rows]):,.3g}"
+        _round(float(np.median([getattr(each, field) for each in rows])))
         for field in ("hours_above", "relief_mwh", "delayed_gpu_h")
     )
+    slowed = sum(each.requests_slowed for each in rows) / len(rows) / 1e6
+    requests = f", slows {_round(slowed)} million requests" if slowed else ""
     late = max(each.jobs_late / max(each.n_jobs, 1) for each in rows)
     return (
         f"Sign {mw(level_mw)} MW as firm and {mw(peak_mw - level_mw)} MW as "
         f"non-firm{band}: called with {notice} in all {hours} h above it, the load "
-        f"gives up {relief} MWh, delays {gpu_h} GPU h and has {late:.1%} of its jobs "
-        f"late, which {_replacement(rows)} would spare it."
+        f"gives up {relief} MWh, delays {gpu_h} GPU h{requests} and has {late:.1%} of "
+        f"its jobs late, which {_replacement(rows)} would spare it."
     )
 
 
@@ -123,10 +125,14 @@ def _replacement(rows: Sequence[FirmResult]) -> str:
     power_mw = max(each.largest_above_mw for each in rows)
     energy = [each.battery_mwh for each in rows]
     known = [mwh for mwh in energy if mwh is not None]
-    generator = f"a generator of {power_mw:,.3g} MW"
+    generator = f"a generator of {_round(power_mw)} MW"
     if len(known) < len(energy):
         return generator
-    return f"a battery of {power_mw:,.3g} MW and {max(known):,.3g} MWh or {generator}"
+    return f"a battery of {_round(power_mw)} MW and {_round(max(known))} MWh or {generator}"
+
+
+def _round(value: float) -> str:
+    return number_format([value], 3).format(value)
 
 
 def firm_sections(
@@ -148,9 +154,11 @@ def firm_sections(
         non_firm = max(peak_mw - level_mw, 0.0)
         cells.append(Statistic(item, non_firm, "MW", quantity="non-firm"))
         for quantity, unit, field in NUMBERS:
-            if "requests" in quantity and not serves:
-                continue
             values = [getattr(each, field) for each in rows]
+            if unit == "million":
+                values = [value / 1e6 for value in values]
+                if not serves:
+                    continue
             cells.append(
                 Statistic(
                     item,
@@ -173,7 +181,7 @@ def firm_sections(
     notes = [
         recommendation(results, bounds_mw),
         (
-            f"Simulated: the undisturbed {name} with {n_seeds} seeds, in means over "
+            f"Simulated: the undisturbed {name} with {n_seeds} seed{'s' * (n_seeds > 1)}, in means over "
             f"{interval(step_ms)}; medians over seeds, 'above' to 'same weekday' with "
             f"calls in all hours above the level and {interval(shown[0].notice_ms)} of "
             "notice. Dispatched on it, job by job: what jobs do under a level, by "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
@@ -17,9 +18,11 @@ from diploee.base.errors import Brief, InputError, RunTooLongError
 from diploee.base.model import Model, default, unset
 from diploee.base.progress import NotebookProgress, Progress, Update, in_notebook, stage
 from diploee.base.units import MS_PER_H, S_PER_MIN, W_PER_MW
+from diploee.grid.firm.calls import BLOCKS_H
 from diploee.grid.firm.study import FirmResult, firm_results
 from diploee.grid.firm.undisturbed import simulate_year
 from diploee.importers.peak_intervals import read_peak_intervals
+from diploee.power.blocks import MAX_THREADS
 from diploee.profiles.library import ProfileLibrary
 from diploee.reports.firm import firm_chart, firm_sections, recommendation
 from diploee.runs.sections import Section, as_html
@@ -35,8 +38,9 @@ if TYPE_CHECKING:
     from diploee.reports.drawing.pictures import Picture
 
 NOTICES = ("0 s", "10 min", "1 h", "24 h")
-S_PER_STEP = 0.25e-3 / 60
-"""Time to dispatch a step, by a result of 10 MW and of 150 MW on one core [s]."""
+S_PER_RESULT, S_PER_NODE_STEP = 0.05, 1.6e-9
+"""Processor time of a result, and of each step of it by node of the pools with jobs
+that can wait [s]: 10 MW and 150 MW, a year in steps of 5 min."""
 
 
 class FirmOptions(Model):
@@ -165,6 +169,8 @@ def _study(
     spans: Sequence[NamedSpan] = read_peak_intervals(asked.peaks) if asked.peaks else ()
     notices_ms = [span_ms(text) for text in asked.notice]
     levels_w = [mw * W_PER_MW for mw in asked.level]
+    n_levels, n_steps = len(levels_w) or asked.levels, scenario.horizon_ms // step_ms
+    refuse = partial(_refuse_long, asked, n_levels, n_steps, progress)
     results, bounds, can_wait = list[FirmResult](), (0.0, 0.0), False
     for k in range(asked.seeds):
         changes = {"seed": scenario.seed + k, "flexibility": None, "limits": ()}
@@ -175,9 +181,7 @@ def _study(
             year = simulate_year(
                 site,
                 partial(_half, update, 0.0),
-                partial(_refuse_long, asked, len(levels_w) or asked.levels, progress)
-                if not k
-                else lambda *_: None,
+                None if k else refuse,
             )
             if not k:
                 least_w, most_w = float(year.power_w.min()), float(year.power_w.max())
@@ -203,12 +207,19 @@ def _half(update: Update, done: float, fraction: float, text: str) -> None:
 
 
 def _refuse_long(
-    asked: FirmOptions, n_levels: int, progress: Progress, year_s: float, n_steps: int
+    asked: FirmOptions,
+    n_levels: int,
+    n_steps: int,
+    progress: Progress,
+    year_s: float,
+    n_nodes: int,
 ) -> None:
     """Show the forecast of a study; raise an error if it is longer than it may be."""
-    n_results = n_levels * len(asked.notice) * (4 + bool(asked.peaks))
-    time_s = asked.seeds * (year_s + n_results * n_steps * S_PER_STEP * slowness())
-    text = f"{asked.seeds} seeds of {n_results} results take about {duration(time_s)}"
+    n_results = n_levels * len(asked.notice) * (1 + len(BLOCKS_H) + bool(asked.peaks))
+    result_s = S_PER_RESULT + n_steps * n_nodes * S_PER_NODE_STEP
+    n_threads = min(os.cpu_count() or 1, MAX_THREADS)
+    time_s = asked.seeds * (year_s + n_results * result_s / n_threads * slowness())
+    text = f"{asked.seeds} x {n_results} results take about {duration(time_s)}"
     if asked.at_most is not None and time_s > asked.at_most * S_PER_MIN:
         error = RunTooLongError(
             f"{text}, more than --at-most {asked.at_most:g}; raise it, or take fewer "

@@ -22,14 +22,14 @@ APART_H = 43
 
 
 def call_sets(
-    year: UndisturbedYear, peaks: Sequence[NamedSpan] = ()
+    year: UndisturbedYear, peaks: Sequence[NamedSpan], level_w: float
 ) -> dict[str, Int64Array]:
     """Return first and end step (excluded) of each set's calls, shape (N, 2).
 
-    Those of `ALL` follow from a level: see `hours_above`.
+    Those of `ALL` are the hours in which the year passes the level.
     """
     per_h, n_steps = MS_PER_H // year.step_ms, year.power_w.size
-    sets = {ALL: np.empty((0, 2), dtype=np.int64)}
+    sets = {ALL: hours_above(year, level_w)}
     for hours in BLOCKS_H:
         first = np.arange(0, n_steps - hours * per_h + 1, APART_H * per_h)
         sets[f"blocks of {hours} h"] = np.stack([first, first + hours * per_h], axis=1)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,9 +14,10 @@ from diploee.base.progress import Update
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_H, W_PER_MW
 from diploee.grid.firm.baselines import battery_mwh, settlement_errors
-from diploee.grid.firm.calls import ALL, call_sets, hours_above, limits_of
+from diploee.grid.firm.calls import call_sets, limits_of
 from diploee.grid.firm.dispatch import Calls, dispatch
 from diploee.grid.firm.undisturbed import UndisturbedYear
+from diploee.power.blocks import MAX_THREADS
 
 
 @dataclass(frozen=True)
@@ -62,15 +65,17 @@ def firm_results(
     update: Update,
 ) -> Iterator[FirmResult]:
     """Yield the result of each level, set of calls and notice, in this order."""
-    sets = call_sets(year, peaks)
-    n_done, n_all = 0, len(levels_w) * len(sets) * len(notices_ms)
-    for level_w in levels_w:
-        for name, spans in sets.items():
-            spans = hours_above(year, level_w) if name == ALL else spans
-            for notice_ms in notices_ms:
-                yield _result(year, seed, level_w, name, spans, notice_ms)
-                n_done += 1
-                update(n_done / n_all, f"{level_w / W_PER_MW:,.4g} MW, {name}")
+    asked = [
+        (level_w, name, spans, notice_ms)
+        for level_w in levels_w
+        for name, spans in call_sets(year, peaks, level_w).items()
+        for notice_ms in notices_ms
+    ]
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, MAX_THREADS)) as threads:
+        results = threads.map(lambda each: _result(year, seed, *each), asked)
+        for n_done, result in enumerate(results, 1):
+            update(n_done / len(asked), f"{result.level_mw:,.4g} MW, {result.calls}")
+            yield result
 
 
 def _result(

@@ -63,11 +63,12 @@ class UndisturbedYear:
 def simulate_year(
     site: PreparedSite,
     update: Update = lambda *_: None,
-    forecast: Callable[[float, int], None] = lambda *_: None,
+    forecast: Callable[[float, int], None] | None = None,
 ) -> UndisturbedYear:
     """Simulate a site in steps of its resolution, and keep what calls could change.
 
-    `forecast` is called with the time that this takes [s] and the number of steps.
+    `forecast` is called with the time that this takes [s], and the nodes of the pools
+    with jobs that can wait.
 
     Raises
     ------
@@ -77,13 +78,15 @@ def simulate_year(
     scenario, step_ms = site.scenario, site.scenario.resolution_ms
     pipeline = Pipeline.open(site.with_fresh_state())
     capped = _with_capped_services(site)
-    per_day = pipeline.jobs.streams.jobs_per_day
-    n_runs = 1 if capped is None else 2
-    forecast(
-        n_runs * forecast_run(site, per_day, pipeline.plans).time_s,
-        scenario.horizon_ms // step_ms,
-    )
     tolerant = _pools_that_wait(pipeline.jobs, scenario)
+    pools = [list(scenario.facility.pools)[p] for p in tolerant]
+    n_runs = 1 if capped is None else 2
+    if forecast is not None:
+        per_day = pipeline.jobs.streams.jobs_per_day
+        forecast(
+            n_runs * forecast_run(site, per_day, pipeline.plans).time_s,
+            sum(scenario.facility.pools[name].n_nodes for name in pools),
+        )
     parts = list[Schedule]()
 
     def take(window: JobWindow) -> None:
@@ -105,7 +108,6 @@ def simulate_year(
         pipeline.jobs, parts, tolerant, scenario.facility, step_ms
     )
     starts_ms = np.arange(power_w.size, dtype=np.int64) * step_ms
-    pools = [list(scenario.facility.pools)[p] for p in tolerant]
     capacity = [
         scenario.facility.pools[name].standing(scenario.clock).at(starts_ms)
         * scenario.facility.slots_per_node(name)
