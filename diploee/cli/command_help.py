@@ -38,6 +38,7 @@ EXAMPLES = {
     "series": "diploee series runs/site --of rack:17 --from 2018-01-02 --to 2018-01-03",
     "limits": "diploee limits ercot_lcl_2026_06 runs/site --fail",
     "battery": "diploee battery runs/site --limits ieso_3_0",
+    "firm": "diploee firm demand_response_3h --set 'duration=1 week' --out firm.csv",
     "ride-through": "diploee ride-through runs/site --event nerc_2024_07_10",
     "sweep": (
         "diploee sweep colocation_utilization --out sweeps/utilization --workers 2"
@@ -79,6 +80,7 @@ EXAMPLES = {
 """Example of every command and group, shown in its help after the summary."""
 
 ADVANCED = {
+    "": "--install-completion --show-completion",
     "run": "--event-windows --by-load --before-stores --nodes-file --until-decided",
     "fit": (
         "--gpus-per-node --utc-offset --time-format --time-unit --duration-unit "
@@ -94,6 +96,7 @@ ADVANCED = {
         "--parts --drives --vd1 --vd2 --frcel --perc1-head --hz --fast-hz --equal "
         "--signal"
     ),
+    "firm": "--step --profiles",
     "ensemble": "--dask --max-runs --accuracy --assumed",
     "profiles import plain": (
         "--restore --max-gap-s --max-lost --averaging-s --sampling-s --bandwidth-hz "

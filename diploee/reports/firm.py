@@ -128,7 +128,8 @@ def _replacement(rows: Sequence[FirmResult]) -> str:
     generator = f"a generator of {_round(power_mw)} MW"
     if len(known) < len(energy):
         return generator
-    return f"a battery of {_round(power_mw)} MW and {_round(max(known))} MWh or {generator}"
+    size = f"{_round(power_mw)} MW and {_round(max(known))} MWh"
+    return f"a battery of {size} or {generator}"
 
 
 def _round(value: float) -> str:
@@ -181,7 +182,7 @@ def firm_sections(
     notes = [
         recommendation(results, bounds_mw),
         (
-            f"Simulated: the undisturbed {name} with {n_seeds} seed{'s' * (n_seeds > 1)}, in means over "
+            f"Simulated: the undisturbed {name}, seeds: {n_seeds}, in means over "
             f"{interval(step_ms)}; medians over seeds, 'above' to 'same weekday' with "
             f"calls in all hours above the level and {interval(shown[0].notice_ms)} of "
             "notice. Dispatched on it, job by job: what jobs do under a level, by "
@@ -217,14 +218,13 @@ def firm_chart(name: str, results: Sequence[FirmResult]) -> Chart:
         of_set = [each for each in shown if each.calls == calls and each.hours_called]
         levels = list(_by_level(of_set))
         relief_mw, gpu_h = (
-            [
-                [get(each) / each.hours_called for each in of_level]
-                for of_level in levels
-            ]
-            for get in (lambda each: each.relief_mwh, lambda each: each.delayed_gpu_h)
+            [[getattr(r, field) / r.hours_called for r in rows] for rows in levels]
+            for field in ("relief_mwh", "delayed_gpu_h")
         )
-        bands = [_band(values) or (values[0], values[0]) for values in gpu_h]
-        low, high = np.array(bands).reshape(-1, 2).T
+        limits = (
+            np.array([min(values) for values in gpu_h]),
+            np.array([max(values) for values in gpu_h]),
+        )
         lines.append(
             Line(
                 np.array([_median(values) for values in relief_mw]),
@@ -235,7 +235,7 @@ def firm_chart(name: str, results: Sequence[FirmResult]) -> Chart:
                 digits=0,
                 markers=True,
                 texts=tuple(f"{rows[0].level_mw:.4g} MW firm" for rows in levels),
-                limits=(low, high),
+                limits=limits,
             )
         )
     notice = interval(shown[0].notice_ms)

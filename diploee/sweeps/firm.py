@@ -60,7 +60,7 @@ class FirmOptions(Model):
     seeds: PositiveInt = default(3, "Seeds, from that of the scenario on.")
     step: FixedSpan = default("5 min", "Time step of the dispatch; it divides an hour.")
     at_most: Annotated[float, Field(gt=0)] | None = unset(
-        "Refuse a study with a longer forecast [min]."
+        "Refuse a study with a longer forecast."
     )
 
 
