@@ -133,13 +133,15 @@ def _replacement(rows: Sequence[FirmResult]) -> str:
 
 
 def _round(value: float) -> str:
-    return number_format([value], 3).format(value)
+    """Format a number with three significant digits."""
+    return number_format([value], 3).format(float(f"{value:.3g}"))
 
 
 def firm_sections(
     name: str,
     results: Sequence[FirmResult],
     bounds_mw: tuple[float, float],
+    days: float,
     step_ms: int,
     can_wait: bool,
 ) -> list[Section]:
@@ -182,10 +184,11 @@ def firm_sections(
     notes = [
         recommendation(results, bounds_mw),
         (
-            f"Simulated: the undisturbed {name}, seeds: {n_seeds}, in means over "
-            f"{interval(step_ms)}; medians over seeds, 'above' to 'same weekday' with "
-            f"calls in all hours above the level and {interval(shown[0].notice_ms)} of "
-            "notice. Dispatched on it, job by job: what jobs do under a level, by "
+            f"Simulated: the undisturbed {name} over {days:.3g} days in means over "
+            f"{interval(step_ms)}, seeds: {n_seeds}; medians over seeds, 'above' to "
+            "'same weekday' with calls in all hours above the level and "
+            f"{interval(shown[0].notice_ms)} of notice. Dispatched on it, job by job: "
+            "what jobs do under a level, by "
             "their mean power, with the order of their undisturbed starts in place of "
             "the pool's scheduler."
         ),

@@ -16,8 +16,9 @@ from diploee.api import site_of
 from diploee.base.clock import NamedSpan
 from diploee.base.errors import Brief, InputError, RunTooLongError
 from diploee.base.model import Model, default, unset
+from diploee.base.plain_data import checked
 from diploee.base.progress import NotebookProgress, Progress, Update, in_notebook, stage
-from diploee.base.units import MS_PER_H, S_PER_MIN, W_PER_MW
+from diploee.base.units import MS_PER_DAY, MS_PER_H, S_PER_MIN, W_PER_MW
 from diploee.grid.firm.calls import BLOCKS_H
 from diploee.grid.firm.study import FirmResult, firm_results
 from diploee.grid.firm.undisturbed import simulate_year
@@ -29,6 +30,7 @@ from diploee.runs.sections import Section, as_html
 from diploee.scenario.loading import load_scenario, locate_errors
 from diploee.scenario.models import Scenario
 from diploee.scenario.times import FixedSpan, span_ms
+from diploee.scenario.yaml_lines import dotted_key
 from diploee.simulation.cost_forecast import duration, slowness
 from diploee.simulation.prepared import RunOptions
 
@@ -69,7 +71,8 @@ class FirmStudy(Brief):
     """Firm levels of a site, with what they cost."""
 
     name: str  # of the scenario
-    boundary_mw: tuple[float, float]  # least and peak of the first seed's year
+    bounds_mw: tuple[float, float]  # least and peak of the first seed's year
+    days: float  # simulated with each seed
     step_ms: int
     can_wait: bool  # whether any job or service tolerates a call
     results: tuple[FirmResult, ...]
@@ -87,13 +90,12 @@ class FirmStudy(Brief):
     @property
     def recommendation(self) -> str:
         """One sentence: the level to sign, with its band over seeds."""
-        return recommendation(self.results, self.boundary_mw)
+        return recommendation(self.results, self.bounds_mw)
 
     def sections(self) -> list[Section]:
         """Return the table of levels, with the recommendation."""
-        return firm_sections(
-            self.name, self.results, self.boundary_mw, self.step_ms, self.can_wait
-        )
+        facts = self.bounds_mw, self.days, self.step_ms, self.can_wait
+        return firm_sections(self.name, self.results, *facts)
 
     def plot(self) -> Picture:
         """Draw relief against what it costs jobs, for a notebook to show."""
@@ -150,7 +152,9 @@ def firm(
     RunTooLongError
         If the forecast is longer than ``at_most`` [min].
     """
-    asked = options.pop("asked", None) or FirmOptions(**options)
+    asked = options.pop("asked", None) or checked(
+        options, FirmOptions, dotted_key, lambda lines: InputError("; ".join(lines))
+    )
     if progress is None:
         progress = NotebookProgress() if in_notebook() else Progress()
     library = ProfileLibrary.open(*map(str, profiles))
@@ -198,7 +202,8 @@ def _study(
                 spans,
                 partial(_half, update, 0.5),
             )
-    return FirmStudy(scenario.name, bounds, step_ms, can_wait, tuple(results))
+    days = scenario.horizon_ms / MS_PER_DAY
+    return FirmStudy(scenario.name, bounds, days, step_ms, can_wait, tuple(results))
 
 
 def _half(update: Update, done: float, fraction: float, text: str) -> None:
