@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from diploee.base.clock import WallClock
+from diploee.grid.firm.baselines import settlement_errors
 from diploee.grid.firm.calls import ALL, hours_above, limits_of
 from diploee.grid.firm.dispatch import (
     NEVER_MS,
@@ -201,16 +202,30 @@ def test_a_battery_has_the_power_and_energy_of_the_longest_excess() -> None:
     assert results(year(hours(5.0, 96)), 4.0)[ALL].battery_mwh is None
 
 
-def test_baselines_of_a_load_that_repeats_itself_have_no_error() -> None:
-    day = np.concatenate([hours(2.0, 18), hours(0.0, 6)])
-    other = np.tile(day, 60)
-    # A call every 43 h; jobs are 1 MW that can be paused, of one day each
-    jobs = [(24 * k, 24 * k + 24, 1000) for k in range(60)]
-    site = year(other, jobs, {"least": 0.0}, n_nodes=2000)
-    flat = results(site, 2.0)["blocks of 4 h"]
-    assert flat.relief_mwh > 0
-    assert flat.high_5_of_10_error_mwh is not None
-    assert flat.weekday_error_mwh is not None
+@pytest.mark.parametrize(
+    ("scale", "high", "weekly"),
+    # The day's own scale is seen by the adjustment, up to 20 %; 3 MW for 2 h are called
+    [(1.0, 0.0, 0.0), (1.1, 0.0, -0.6), (1.5, -1.8, -3.0), (0.9, 0.0, 0.6)],
+)
+def test_baselines_of_a_load_that_repeats_itself_err_by_its_scale_alone(
+    scale: float, high: float, weekly: float
+) -> None:
+    day = np.concatenate([hours(3.0, 20), hours(2.0, 4)])
+    load = np.tile(day, 60)
+    on_day = slice(40 * day.size, 41 * day.size)
+    load[on_day] *= scale
+    site = year(load)
+    spans = np.array([[40 * 288 + 12 * 12, 40 * 288 + 14 * 12]])
+    firm_w = load.copy()
+    firm_w[spans[0, 0] : spans[0, 1]] = 1e6
+    errors = settlement_errors(site, firm_w, spans)
+    assert errors == pytest.approx((high, weekly), abs=1e-9)
+
+
+def test_a_baseline_without_enough_days_before_a_call_says_nothing() -> None:
+    site = year(np.tile(hours(2.0, 24), 6))
+    spans = np.array([[4 * 288, 4 * 288 + 12]])
+    assert settlement_errors(site, site.power_w, spans) == (None, None)
 
 
 def test_a_year_keeps_its_results_where_its_step_is_finer() -> None:
