@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -64,18 +64,34 @@ def firm_results(
     peaks: Sequence[NamedSpan],
     update: Update,
 ) -> Iterator[FirmResult]:
-    """Yield the result of each level, set of calls and notice, in this order."""
+    """Yield the result of each level, set of calls and notice."""
+    groups = _alike(year, notices_ms)
     asked = [
-        (level_w, name, spans, notice_ms)
+        (level_w, name, spans, group)
         for level_w in levels_w
         for name, spans in call_sets(year, peaks, level_w).items()
-        for notice_ms in notices_ms
+        for group in groups
     ]
     with ThreadPoolExecutor(min(os.cpu_count() or 1, MAX_THREADS)) as threads:
-        results = threads.map(lambda each: _result(year, seed, *each), asked)
-        for n_done, result in enumerate(results, 1):
+        results = threads.map(lambda x: _result(year, seed, *x[:3], x[3][0]), asked)
+        for n_done, (result, each) in enumerate(zip(results, asked, strict=True), 1):
             update(n_done / len(asked), f"{result.level_mw:,.4g} MW, {result.calls}")
-            yield result
+            yield from (replace(result, notice_ms=notice_ms) for notice_ms in each[3])
+
+
+def _alike(year: UndisturbedYear, notices_ms: Sequence[int]) -> list[list[int]]:
+    """Return the notices in groups that give the same results.
+
+    A notice matters to a checkpoint, and to jobs that can't be paused.
+    """
+    bends = year.kinds.tier > 0
+    holds = bool((bends & ~year.kinds.pausable).any())
+    groups: dict[tuple[int, bytes], list[int]] = {}
+    for notice_ms in notices_ms:
+        kills = bends & (notice_ms < year.kinds.stop_ms)
+        key = notice_ms if holds else 0, kills.tobytes()
+        groups.setdefault(key, []).append(notice_ms)
+    return list(groups.values())
 
 
 def _result(

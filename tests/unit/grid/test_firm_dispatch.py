@@ -194,6 +194,20 @@ def test_more_notice_holds_jobs_that_would_run_into_a_call() -> None:
     assert found[H].delayed_gpu_h == pytest.approx(200 * 1.5)
 
 
+@pytest.mark.parametrize("pausable", [True, False])
+def test_results_of_several_notices_are_those_of_each(pausable: bool) -> None:
+    other = np.concatenate([hours(0, 10), hours(0.9, 1), hours(0, 45)])
+    jobs = [(9.5, 15, 50), (9.8, 20, 30)]
+    site = year(other, jobs, {"pausable": pausable})
+    notices_ms = [0, 600_000, H, 24 * H]
+    found = firm_results(site, 0, [0.9e6], notices_ms, (), lambda *_: None)
+    every = {(each.calls, each.notice_ms): each for each in found}
+    assert len(every) == 16
+    for notice_ms in notices_ms:
+        for name, result in results(site, 0.9, notice_ms).items():
+            assert every[name, notice_ms] == result
+
+
 def test_a_battery_has_the_power_and_energy_of_the_longest_excess() -> None:
     load = np.concatenate([hours(2.0, 30), hours(6.0, 3), hours(2.0, 60)])
     result = results(year(load), 4.0)[ALL]
