@@ -24,5 +24,6 @@ from .simulation.steps import power_series as power_series
 from .simulation.steps import schedule_jobs as schedule_jobs
 from .sweeps.execute import ensemble as ensemble
 from .sweeps.execute import sweep as sweep
+from .sweeps.firm import firm as firm
 
 __version__: str

@@ -33,7 +33,7 @@ PLACES = {
 }
 """Where files outside this folder, which pages link to as the repository has them,
 stand here."""
-FORMULAS = re.compile(r"theory\.md|nomenclature\.md|models/\w+\.md")
+FORMULAS = re.compile(r"theory\.md|nomenclature\.md|firm\.md|models/\w+\.md")
 BEHIND = "---\nsearch:\n  boost: 0.2\n---\n\n"
 """Ranks a page of the reference behind the guides in the search."""
 

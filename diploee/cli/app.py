@@ -29,6 +29,7 @@ COMMANDS = {
     "Grid": {
         "limits": "limits:limits_command",
         "battery": "battery:battery_command",
+        "firm": "firm:firm_command",
         "ride-through": "ride_through:ride_through_command",
         "model-quality": "model_quality:model_quality_command",
         "export": "export:export_command",

@@ -39,6 +39,7 @@ EXAMPLES = {
     "series": "diploee series runs/site --of rack:17 --from 2018-01-02 --to 2018-01-03",
     "limits": "diploee limits ercot_lcl_2026_06 runs/site --fail",
     "battery": "diploee battery runs/site --limits ieso_3_0",
+    "firm": "diploee firm demand_response_3h --set 'duration=1 week' --out firm.csv",
     "ride-through": "diploee ride-through runs/site --event nerc_2024_07_10",
     "model-quality": "diploee model-quality runs/site --out quality.html",
     "sweep": (
@@ -81,6 +82,7 @@ EXAMPLES = {
 """Example of every command and group, shown in its help after the summary."""
 
 ADVANCED = {
+    "": "--install-completion --show-completion",
     "run": "--event-windows --by-load --before-stores --nodes-file --until-decided",
     "fit": (
         "--gpus-per-node --utc-offset --time-format --time-unit --duration-unit "
@@ -96,6 +98,7 @@ ADVANCED = {
         "--parts --drives --vd1 --vd2 --frcel --perc1-head --hz --fast-hz --equal "
         "--signal --peaks --excel"
     ),
+    "firm": "--step --profiles",
     "ensemble": "--dask --max-runs --accuracy --assumed",
     "profiles import plain": (
         "--restore --max-gap-s --max-lost --averaging-s --sampling-s --bandwidth-hz "

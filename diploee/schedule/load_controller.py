@@ -201,6 +201,8 @@ class FairPowerCaps:
         self._last_restart_ms: int | None = None
         self._min_power: tuple[int, float] | None = None
         self._granted_w = 0.0
+        # Instant and pool, and the upcoming events for which starts are held
+        self._upcoming: tuple[object, list[tuple[int, int, float]]] = None, []
         self._woken_ms: set[int] = set()
         self._aim_w = NO_LIMIT_W
         self._last_reaction_ms: int | None = None
@@ -224,7 +226,7 @@ class FairPowerCaps:
 
     def decide(self, view: FacilityView) -> list[tuple[str, Action]]:
         """Return the actions to take, each with the name of its pool."""
-        now_ms = view.now_ms
+        now_ms, self._upcoming = view.now_ms, (None, [])
         self._woken_ms = {time_ms for time_ms in self._woken_ms if time_ms > now_ms}
         self._update_signal(view)
         self._wake_for_events(view)
@@ -245,8 +247,7 @@ class FairPowerCaps:
     def may_start(self, view: FacilityView, pool: str, job: int) -> bool:
         """Return True if a pool may start a waiting job now."""
         pool_view, now_ms = view.pools[pool], view.now_ms
-        flexible = pool_view.flexibility(job)
-        if flexible.tier == 0:
+        if pool_view.flexibility(job).tier == 0:
             return True
         is_suspended = (pool, job) in self._paused
         if is_suspended and any(
@@ -258,41 +259,41 @@ class FairPowerCaps:
             if now_ms < next_ms:
                 self._wake(view, next_ms)
                 return False
-        limit_w = min(self._aim_w, self._upcoming_aim_w(view, pool_view, job))
+        limit_w = self._aim_w
+        if self._upcoming[0] != (now_ms, pool):
+            self._upcoming = (now_ms, pool), list(self._upcoming_limits(view))
+        for ramp_ms, over_ms, upcoming_w in self._upcoming[1]:
+            estimate_ms = pool_view.job_estimate_ms[job]
+            # A job that would miss its deadline is not delayed.
+            if (
+                ramp_ms < now_ms + estimate_ms
+                and pool_view.deadline_ms(job) >= over_ms + estimate_ms
+            ):
+                limit_w = min(limit_w, upcoming_w)
         if limit_w < NO_LIMIT_W:
+            n_nodes = pool_view.job_n_nodes[job]
             powers_w = self._power_by_level(pool, pool_view, job)
-            added_w = (
-                float(powers_w[-1]) - pool_view.idle_w * pool_view.job_n_nodes[job]
-            )
+            added_w = float(powers_w[-1]) - pool_view.idle_w * n_nodes
             min_w = self._min_w(view) + self._granted_w
             if added_w > limit_w * (1 - START_MARGIN) - min_w:
                 return False
-            if pool_view.free_nodes >= pool_view.job_n_nodes[job]:
+            if pool_view.free_nodes >= n_nodes:
                 self._granted_w += added_w
         if is_suspended and pool_view.free_nodes >= pool_view.job_n_nodes[job]:
             self._last_restart_ms = now_ms
         return True
 
-    def _upcoming_aim_w(
-        self, view: FacilityView, pool: PreemptivePool, job: int
-    ) -> float:
-        """Return the lowest limit of coming events for a job that starts now [W]."""
+    def _upcoming_limits(self, view: FacilityView) -> Iterator[tuple[int, int, float]]:
+        """Yield ramp and end [ms] and limit [W] of events for which starts are held."""
         now_ms = view.now_ms
-        end_ms = now_ms + pool.job_estimate_ms[job]
-        lowest_w = NO_LIMIT_W
         for limit in self._active_limits(view):
             event = limit.event
-            is_soon = event.ramp_ms - HOLD_MS <= now_ms < event.ramp_ms < end_ms
-            # A job that would miss its deadline is not delayed.
-            if (
-                is_soon
-                and pool.deadline_ms(job) >= event.over_ms + pool.job_estimate_ms[job]
-            ):
+            if event.ramp_ms - HOLD_MS <= now_ms < event.ramp_ms:
                 until_ms = min(now_ms, event.before_ms)
                 before_w = self._history.mean_w(until_ms - event.baseline_ms, until_ms)
                 level_w = event.target.level_w(self._metered_w(limit, now_ms, before_w))
-                lowest_w = min(lowest_w, self._devices_w(limit, view, level_w))
-        return lowest_w
+                upcoming_w = self._devices_w(limit, view, level_w)
+                yield event.ramp_ms, event.over_ms, upcoming_w
 
     def _min_w(self, view: FacilityView) -> float:
         """Return the power with every job at the lowest cap that it tolerates [W].

@@ -168,6 +168,11 @@ class JobsLoad:
         )
 
     @property
+    def context(self) -> Context:
+        """Facts of the jobs before they run: their power, and what they tolerate."""
+        return self._context
+
+    @property
     def calendars(self) -> dict[str, HourlyRates]:
         """Mean submission rate of each random stream, used to explain events."""
         clock, seed = self._scenario.clock, self._scenario.seed

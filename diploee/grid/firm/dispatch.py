@@ -1,0 +1,235 @@
+"""Dispatch of jobs under a firm level, step by step (compiled).
+
+Jobs start when they do in the undisturbed year, unless a call or a job before them
+holds them. In each step of a call, jobs that tolerate it are capped by a common
+fraction of their headroom; starts that all caps together can't absorb wait; then jobs
+are paused, those that tolerate most and have most time first. Before a call that is
+known, jobs that would run into it and can't be paused wait where it would not have
+them. What waits starts in its order as soon as nodes and the level allow it; others
+pass a job that waits for nodes until it is an hour late.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from diploee.base.jit import njit
+from diploee.base.tables import BoolArray, Float64Array, Int64Array
+
+ROUNDING = 1e-9
+"""Relative tolerance of sums of powers."""
+
+PASSED_MS = 3_600_000
+"""ASSUMPTION: how late a job may be before none passes it [J]."""
+
+NEVER_MS = 1 << 62
+"""Deadline of a job that has none [ms]."""
+
+
+class Jobs(NamedTuple):
+    """Jobs of the pools in which some can wait, by undisturbed start, shape (n,)."""
+
+    start_ms: Int64Array  # in the undisturbed year
+    end_ms: Int64Array
+    n_nodes: Int64Array  # or GPU slots, as the pool allocates them
+    pool: Int64Array  # row of the capacity
+    kind: Int64Array  # row of `Kinds`
+    n_gpus: Float64Array
+    power_w: Float64Array  # mean power above that of its idle nodes
+    least_w: Float64Array  # the same at the lowest cap that it tolerates
+    deadline_ms: Int64Array  # `NEVER_MS` without
+
+
+class Kinds(NamedTuple):
+    """Tolerance of the classes of jobs, shape (C,)."""
+
+    tier: Int64Array
+    pausable: BoolArray
+    checkpoint_ms: Int64Array  # between two checkpoints
+    stop_ms: Int64Array  # to write one
+    restart_ms: Int64Array
+    # Fraction of the headroom given, and speed, at each cap, shape (C, L), ascending
+    given: Float64Array
+    speed: Float64Array
+
+
+class Calls(NamedTuple):
+    """Limits of the steps of a year, shape (K,)."""
+
+    room_w: Float64Array  # that jobs may draw above the undisturbed year; inf: no call
+    end_ms: Int64Array  # of the call that a step belongs to
+    ahead_ms: Int64Array  # start of the next call that is known and needs relief, or -1
+    ahead_w: Float64Array  # least that its jobs may draw
+
+
+class Dispatched(NamedTuple):
+    """Power and work of jobs under calls."""
+
+    change_w: Float64Array  # mean power of jobs above the undisturbed year, shape (K,)
+    # Work of the undisturbed year in a step that is done later [GPU ms], shape (K,)
+    delayed: Float64Array
+    repeated: Float64Array  # work since the last checkpoint, lost [GPU ms], shape (K,)
+    restarts: Float64Array  # time of restarts [GPU ms], shape (K,)
+    end_ms: Int64Array  # end of each job, shape (n,)
+
+
+@njit()
+def undisturbed_w(jobs: Jobs, step_ms: int, n_steps: int) -> Float64Array:
+    """Return the mean power of jobs above idle in each step [W], shape (K,)."""
+    power_w = np.zeros(n_steps)
+    for j in range(jobs.start_ms.size):
+        begin_ms = max(jobs.start_ms[j], 0)
+        end_ms = min(jobs.end_ms[j], n_steps * step_ms)
+        for k in range(begin_ms // step_ms, -(-end_ms // step_ms)):
+            inside_ms = min(end_ms, (k + 1) * step_ms) - max(begin_ms, k * step_ms)
+            power_w[k] += jobs.power_w[j] * (inside_ms / step_ms)
+    return power_w
+
+
+@njit()
+def dispatch(
+    jobs: Jobs,
+    kinds: Kinds,
+    calls: Calls,
+    capacity: Int64Array,
+    twin_w: Float64Array,
+    step_ms: int,
+    notice_ms: int,
+) -> Dispatched:
+    """Return what jobs do under the calls of a year.
+
+    `capacity` are the nodes of each pool in each step, shape (P, K), and `twin_w` is
+    the power of the jobs in the undisturbed year, from `undisturbed_w`.
+    """
+    n_steps, n_jobs = twin_w.size, jobs.start_ms.size
+    change_w, (delayed, repeated, restarts) = np.zeros(n_steps), np.zeros((3, n_steps))
+    begin, end, ready = jobs.start_ms.copy(), jobs.end_ms.copy(), jobs.end_ms * 0
+    # Jobs that run or wait, in the order of their undisturbed starts, and of each in a
+    # step: time left, time in the step, mean power without and with the lowest cap
+    queue, left, room = np.empty((3, n_jobs), np.int64)
+    full_w, low_w = np.empty((2, n_jobs))
+    bends, goes = np.empty((2, n_jobs), np.bool_)
+    n_queue, n_seen, is_shifted = 0, 0, False
+    used, at_end = np.zeros((2, capacity.shape[0]), np.int64)
+    speeds = np.ones(kinds.tier.size)
+    for k in range(n_steps):
+        t0, t1, ahead_ms = k * step_ms, (k + 1) * step_ms, calls.ahead_ms[k]
+        if not is_shifted and calls.room_w[k] >= 0 and ahead_ms < 0:
+            continue
+        while n_seen < n_jobs and jobs.start_ms[n_seen] < t1:
+            queue[n_queue] = n_seen
+            n_queue, n_seen = n_queue + 1, n_seen + 1
+        n_asked, n_queue = n_queue, 0
+        total_w = least_w = ahead_w = 0.0
+        used[:], at_end[:] = 0, 0
+        for i in range(n_asked):
+            j, n = queue[i], n_queue
+            if end[j] <= t0:
+                continue
+            kind, from_ms = jobs.kind[j], max(begin[j], t0)
+            queue[n], left[n], room[n] = j, end[j] - from_ms, t1 - from_ms
+            in_time = jobs.deadline_ms[j] - end[j] >= step_ms
+            bends[n], goes[n] = kinds.tier[kind] > 0 and in_time, begin[j] < t0
+            full_w[n] = jobs.power_w[j] * min(left[n], room[n]) / step_ms
+            low_w[n] = full_w[n]
+            if bends[n]:
+                slowed = min(left[n] / kinds.speed[kind, -1], room[n])
+                low_w[n] = jobs.least_w[j] * slowed / step_ms
+            if goes[n] or not bends[n]:  # intolerant starts before others
+                least_w += low_w[n]
+            if goes[n]:
+                p, nodes = jobs.pool[j], jobs.n_nodes[j]
+                used[p] += nodes * min(left[n], room[n])
+                at_end[p] += nodes * (left[n] > room[n])
+                if end[j] > ahead_ms and not (bends[n] and kinds.pausable[kind]):
+                    ahead_w += jobs.least_w[j] if bends[n] else jobs.power_w[j]
+            n_queue += 1
+        # Starts, as nodes and the limit allow them
+        limit_w = twin_w[k] + calls.room_w[k]
+        most_w = limit_w + ROUNDING * (abs(limit_w) + twin_w[k])
+        is_full = used < 0
+        for i in range(n_queue):
+            if goes[i]:
+                continue
+            j = queue[i]
+            p, nodes = jobs.pool[j], jobs.n_nodes[j]
+            node_ms, stays = nodes * min(left[i], room[i]), nodes * (left[i] > room[i])
+            fits = used[p] + node_ms <= capacity[p, k] * step_ms
+            fits = not is_shifted or (fits and at_end[p] + stays <= capacity[p, k])
+            goes[i] = fits and not is_full[p] and ready[j] <= t0
+            is_full[p] |= not fits and t0 - jobs.start_ms[j] >= PASSED_MS
+            job_w = 0.0  # in the call ahead, where it can't be paused
+            if end[j] > ahead_ms and not (bends[i] and kinds.pausable[jobs.kind[j]]):
+                job_w = jobs.least_w[j] if bends[i] else jobs.power_w[j]
+            if bends[i]:
+                is_held = ahead_ms >= 0 and job_w > max(calls.ahead_w[k] - ahead_w, 0.0)
+                goes[i] &= least_w + low_w[i] <= most_w and not is_held
+            if goes[i] == bends[i]:
+                least_w += low_w[i] if goes[i] else -low_w[i]
+            if goes[i]:
+                used[p], at_end[p] = used[p] + node_ms, at_end[p] + stays
+                ahead_w += job_w
+        # Pauses
+        if least_w > most_w:
+            until_ms, order = calls.end_ms[k], np.full(n_queue, np.inf)
+            for i in range(n_queue):
+                kind = jobs.kind[queue[i]]
+                slack = jobs.deadline_ms[queue[i]] - end[queue[i]]
+                may = goes[i] and bends[i] and kinds.pausable[kind]
+                if may and slack >= until_ms - t0 + kinds.restart_ms[kind]:
+                    order[i] = -kinds.tier[kind] - slack / (2.0 * NEVER_MS)
+            for i in np.argsort(order, kind="mergesort"):
+                if least_w <= most_w or order[i] == np.inf:
+                    break
+                j, kind = queue[i], jobs.kind[queue[i]]
+                goes[i], ready[j] = False, until_ms
+                least_w -= low_w[i]
+                if notice_ms < kinds.stop_ms[kind]:
+                    done = max(jobs.end_ms[j] - jobs.start_ms[j] - left[i], 0)
+                    lost = done % kinds.checkpoint_ms[kind]
+                    repeated[k] += jobs.n_gpus[j] * lost
+                    left[i] += lost
+                restarts[k] += jobs.n_gpus[j] * kinds.restart_ms[kind]
+                left[i] += kinds.restart_ms[kind]
+        # Caps by a common fraction of headroom, then the work that each job does
+        fraction, speeds[:] = 0.0, 1.0
+        plain_w = (full_w[:n_queue] * goes[:n_queue]).sum()
+        for turn in range(4):  # jobs that end in the step end later at a cap
+            if turn:
+                given = (total_w - limit_w) / max(plain_w - least_w, most_w - limit_w)
+                fraction = min(max(fraction + given, 0.0), 1.0)
+                for kind in range(speeds.size):
+                    speeds[kind] = np.interp(
+                        fraction, kinds.given[kind], kinds.speed[kind]
+                    )
+            total_w = 0.0
+            for i in range(n_queue):
+                if goes[i]:
+                    j, speed = queue[i], speeds[jobs.kind[queue[i]]]
+                    job_w = jobs.power_w[j]
+                    if bends[i]:
+                        job_w -= fraction * (job_w - jobs.least_w[j])
+                        total_w += job_w * min(left[i] / speed, room[i]) / step_ms
+                    else:
+                        total_w += full_w[i]
+            if total_w <= most_w:
+                break
+        change_w[k], is_shifted = total_w - twin_w[k], False
+        for i in range(n_queue):
+            j, rate = queue[i], 0.0
+            if goes[i]:
+                rate = speeds[jobs.kind[j]] if bends[i] else 1.0
+            if rate < 1:
+                done = room[i] * rate
+                is_last = left[i] <= done
+                done = left[i] if is_last else done
+                planned = min(jobs.end_ms[j], t1) - max(jobs.start_ms[j], t0)
+                delayed[k] += jobs.n_gpus[j] * max(planned - done, 0.0)
+                later = left[i] / rate - room[i] if is_last else left[i] - done
+                end[j] = t1 + int(later + 0.5)
+                if not goes[i]:
+                    begin[j] = t1
+            is_shifted |= end[j] != jobs.end_ms[j]
+    return Dispatched(change_w, delayed, repeated, restarts, end)

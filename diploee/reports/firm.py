@@ -1,0 +1,257 @@
+"""Table, chart and recommendation of a study of firm demand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from diploee.base.units import MS_PER_H
+from diploee.grid.firm.calls import ALL, APART_H
+from diploee.grid.firm.study import FirmResult
+from diploee.reports.drawing.charts import Axis, Chart, Line, Panel, colour
+from diploee.runs.formatting import MIN_RUNS, interval, number_format
+from diploee.runs.sections import Section, SectionTable, Statistic
+
+HELD, LATE = 0.02, 0.05
+"""ASSUMPTION: a level is recommended if the load stays within 2 % of it in all calls,
+and at most 5 % of the jobs are late [J]."""
+
+NUMBERS = (
+    ("above", "h", "hours_above"),
+    ("energy above", "MWh", "above_mwh"),
+    ("relief", "MWh", "relief_mwh"),
+    ("most left", "MW", "largest_left_mw"),
+    ("delayed", "GPU h", "delayed_gpu_h"),
+    ("repeated", "GPU h", "repeated_gpu_h"),
+    ("late jobs", "", "jobs_late"),
+    ("slowed requests", "million", "requests_slowed"),
+    ("rejected", "million", "requests_rejected"),
+    ("battery", "MW", "largest_above_mw"),
+    ("usable", "MWh", "battery_mwh"),
+    ("high 5 of 10", "MWh", "high_5_of_10_error_mwh"),
+    ("same weekday", "MWh", "weekday_error_mwh"),
+)
+"""Columns of the table: quantity, unit and field of a result."""
+
+
+def _headline(results: Sequence[FirmResult]) -> list[FirmResult]:
+    """Return the results of the notice nearest to an hour."""
+    notices = {each.notice_ms for each in results}
+    notice_ms = min(notices, key=lambda ms: abs(ms - MS_PER_H))
+    return [each for each in results if each.notice_ms == notice_ms]
+
+
+def _by_level(results: Sequence[FirmResult]) -> Iterator[list[FirmResult]]:
+    """Yield the results of each level, the highest first."""
+    for level in sorted({each.level_mw for each in results}, reverse=True):
+        yield [each for each in results if each.level_mw == level]
+
+
+def _is_held(result: FirmResult) -> bool:
+    is_late = result.jobs_late > LATE * result.n_jobs
+    return result.largest_left_mw <= HELD * result.level_mw and not is_late
+
+
+def _lowest_held(results: Sequence[FirmResult]) -> float | None:
+    """Return the lowest level that is held, as are all above it [MW]."""
+    lowest = None
+    for of_level in _by_level(results):
+        if not all(map(_is_held, of_level)):
+            break
+        lowest = of_level[0].level_mw
+    return lowest
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.median(known)) if len(known) == len(values) else None
+
+
+def _band(values: Sequence[float | None]) -> tuple[float, float] | None:
+    """Return P5 and P95 over seeds, or of few seeds the least and the most."""
+    known = [value for value in values if value is not None]
+    if len(known) < len(values) or len(known) < 2:
+        return None
+    ends = (5, 95) if len(known) >= MIN_RUNS else (0, 100)
+    low, high = np.percentile(known, ends).tolist()
+    return low, high
+
+
+def recommendation(
+    results: Sequence[FirmResult], bounds_mw: tuple[float, float]
+) -> str:
+    """Return the level to sign in one sentence, with its band over seeds."""
+    of_notice = [each for each in _headline(results) if each.calls == ALL]
+    peak_mw = bounds_mw[1]
+    pattern = number_format([peak_mw])
+    mw = pattern.format
+    below = [each for each in of_notice if each.level_mw < peak_mw * (1 - 1e-9)]
+    seeds = sorted({each.seed for each in below})
+    lowest = [_lowest_held([r for r in below if r.seed == seed]) for seed in seeds]
+    of_seeds = [peak_mw if level is None else level for level in lowest]
+    level_mw = max(of_seeds, default=peak_mw)
+    notice = f"a notice of {interval(of_notice[0].notice_ms)}"
+    low_mw, n_seeds = min(of_seeds, default=peak_mw), len(seeds)
+    band = f" (in {n_seeds} seeds {mw(low_mw)} to {mw(level_mw)} MW)" * (n_seeds > 1)
+    if level_mw >= peak_mw:
+        text = (
+            f"Sign all {mw(peak_mw)} MW as firm{band}: with {notice}, what the load "
+            "tolerates holds no lower level that was tried"
+        )
+        if not below:
+            return f"{text}."
+        next_mw = max(each.level_mw for each in below)
+        rows = [each for each in below if each.level_mw == next_mw]
+        return f"{text}; {mw(next_mw)} MW would take {_replacement(rows)}."
+    rows = [each for each in below if each.level_mw == level_mw]
+    hours, relief, gpu_h = (
+        _round(float(np.median([getattr(each, field) for each in rows])))
+        for field in ("hours_above", "relief_mwh", "delayed_gpu_h")
+    )
+    slowed = sum(each.requests_slowed for each in rows) / len(rows) / 1e6
+    requests = f", slows {_round(slowed)} million requests" if slowed else ""
+    late = max(each.jobs_late / max(each.n_jobs, 1) for each in rows)
+    return (
+        f"Sign {mw(level_mw)} MW as firm and {mw(peak_mw - level_mw)} MW as "
+        f"non-firm{band}: called with {notice} in all {hours} h above it, the load "
+        f"gives up {relief} MWh, delays {gpu_h} GPU h{requests} and has {late:.1%} of "
+        f"its jobs late, which {_replacement(rows)} would spare it."
+    )
+
+
+def _replacement(rows: Sequence[FirmResult]) -> str:
+    """Return the battery or generator that holds a level without the load."""
+    power_mw = max(each.largest_above_mw for each in rows)
+    energy = [each.battery_mwh for each in rows]
+    known = [mwh for mwh in energy if mwh is not None]
+    generator = f"a generator of {_round(power_mw)} MW"
+    if len(known) < len(energy):
+        return generator
+    size = f"{_round(power_mw)} MW and {_round(max(known))} MWh"
+    return f"a battery of {size} or {generator}"
+
+
+def _round(value: float) -> str:
+    """Format a number with three significant digits."""
+    return number_format([value], 3).format(float(f"{value:.3g}"))
+
+
+def firm_sections(
+    name: str,
+    results: Sequence[FirmResult],
+    bounds_mw: tuple[float, float],
+    days: float,
+    step_ms: int,
+    can_wait: bool,
+) -> list[Section]:
+    """Return the table of levels with its recommendation and notes."""
+    shown = _headline(results)
+    cells, peak_mw = list[Statistic](), bounds_mw[1]
+    pattern = number_format([peak_mw])
+    serves = any(each.requests_slowed for each in results)
+    for of_level in _by_level(shown):
+        level_mw = of_level[0].level_mw
+        item = pattern.format(level_mw)
+        rows = [each for each in of_level if each.calls == ALL]
+        non_firm = max(peak_mw - level_mw, 0.0)
+        cells.append(Statistic(item, non_firm, "MW", quantity="non-firm"))
+        for quantity, unit, field in NUMBERS:
+            values = [getattr(each, field) for each in rows]
+            if unit == "million":
+                values = [value / 1e6 for value in values]
+                if not serves:
+                    continue
+            cells.append(
+                Statistic(
+                    item,
+                    _median(values),
+                    unit,
+                    quantity=quantity,
+                    band=_band(values),
+                    pattern="" if unit else "{:,.0f}",
+                )
+            )
+        kept = [100 * part for each in of_level for part in each.kept]
+        ends = np.percentile(kept, (5, 95)) if kept else (None, None)
+        for quantity, end in zip(("kept, P5", "kept, P95"), ends, strict=True):
+            percent = None if end is None else float(end)
+            cells.append(
+                Statistic(item, percent, "%", quantity=quantity, pattern="{:,.0f}")
+            )
+    n_seeds = len({each.seed for each in results})
+    sets = list(dict.fromkeys(each.calls for each in results))
+    notes = [
+        recommendation(results, bounds_mw),
+        (
+            f"Simulated: the undisturbed {name} over {days:.3g} days in means over "
+            f"{interval(step_ms)}, seeds: {n_seeds}; medians over seeds, 'above' to "
+            "'same weekday' with calls in all hours above the level and "
+            f"{interval(shown[0].notice_ms)} of notice. Dispatched on it, job by job: "
+            "what jobs do under a level, by "
+            "their mean power, with the order of their undisturbed starts in place of "
+            "the pool's scheduler."
+        ),
+        (
+            f"kept: part of what a call needs that the load gives, over seeds and the "
+            f"calls of all sets ({', '.join(sets)}; blocks start each {APART_H} h)."
+        ),
+        (
+            "battery: power and usable energy that hold the level without the load; a "
+            "generator needs the same power and the energy above. high 5 of 10 and "
+            "same weekday: error of the relief by these baselines, against the "
+            "undisturbed twin."
+        ),
+    ]
+    if not can_wait:
+        notes.append(
+            "no job and no service tolerates a call: give a stream flexibility: "
+            "{tier: 1} or more, or a service flexibility: {power_limit: 0.75}",
+        )
+    table = SectionTable(f"Firm levels of {name}", tuple(cells), first="firm [MW]")
+    return [
+        Section("firm", "Firm and non-firm demand", tables=(table,), notes=tuple(notes))
+    ]
+
+
+def firm_chart(name: str, results: Sequence[FirmResult]) -> Chart:
+    """Return the chart of relief against the work that it delays, by set of calls."""
+    shown, lines = _headline(results), list[Line]()
+    for k, calls in enumerate(dict.fromkeys(each.calls for each in shown)):
+        of_set = [each for each in shown if each.calls == calls and each.hours_called]
+        levels = list(_by_level(of_set))
+        relief_mw, gpu_h = (
+            [[getattr(r, field) / r.hours_called for r in rows] for rows in levels]
+            for field in ("relief_mwh", "delayed_gpu_h")
+        )
+        limits = (
+            np.array([min(values) for values in gpu_h]),
+            np.array([max(values) for values in gpu_h]),
+        )
+        lines.append(
+            Line(
+                np.array([_median(values) for values in relief_mw]),
+                np.array([_median(values) for values in gpu_h]),
+                calls,
+                colour(k),
+                "GPU h/h",
+                digits=0,
+                markers=True,
+                texts=tuple(f"{rows[0].level_mw:.4g} MW firm" for rows in levels),
+                limits=limits,
+            )
+        )
+    notice = interval(shown[0].notice_ms)
+    return Chart(
+        "firm",
+        f"Relief and its cost by firm level, {name}",
+        f"Means over called hours, {notice} of notice; a point is a firm level, the "
+        "lowest at the end of a line, and bars span the seeds.",
+        (
+            Panel(
+                Axis("Relief [MW]", from_zero=True),
+                Axis("Work delayed [GPU h per called hour]", from_zero=True),
+                tuple(lines),
+            ),
+        ),
+    )
