@@ -92,6 +92,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     up = "../" * page.file.src_uri.count("/")
     for place, here in PLACES.items():
         markdown = re.sub(rf"\]\((\.\./)+{re.escape(place)}", f"]({up}{here}", markdown)
+    markdown = markdown.replace("](../docs/", "](../")  # from a notebook
     for anchor, place in key_pages()[1].items():
         markdown = markdown.replace(
             f"keys.md#{anchor})", f"{_key_page(place)[10:]}#{anchor})"

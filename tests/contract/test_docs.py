@@ -56,6 +56,7 @@ SHORTER = {
     '"4 weeks"': '"2 days"',
     "--runs 40": "--runs 20",
     "--seeds 4": "--seeds 2",
+    '"1 year", engine': '"2 weeks", engine',
 }
 """Spans and counts of readers, and shorter ones that show as well whether a block runs."""  # noqa: E501
 
