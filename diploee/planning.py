@@ -7,9 +7,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from diploee.api import run
-from diploee.api.sites import AnyScenario
+from diploee.api.sites import AnyProfiles, AnyScenario
 from diploee.base.arguments import checked_arguments
-from diploee.base.errors import InputError
 from diploee.base.files import check_output_folder
 from diploee.grid.export.workbook import openpyxl
 from diploee.grid.limits.file import AnyLimits
@@ -18,6 +17,7 @@ from diploee.reports.package import PACKAGE_FOLDER, write_package
 from diploee.runs.reader import AnyRun, RunFolder
 from diploee.runs.sections import Section
 from diploee.scenario.models import Scenario
+from diploee.sweeps.firm import firm
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,12 +120,12 @@ def package(
             out,
             peaks=spans,
             excel=excel,
-            firm=lambda: firm_section(result.scenario),
+            firm=lambda: firm_section(result.scenario, options.get("profiles", ())),
             force=force,
         )
     return Path(out)
 
 
-def firm_section(_scenario: Scenario) -> Section:
-    """Return the table of a site's firm levels."""
-    raise InputError("not computed by this version")
+def firm_section(scenario: Scenario, profiles: AnyProfiles = ()) -> Section:
+    """Return the table of a site's firm levels, by the seed of the scenario."""
+    return firm(scenario, seeds=1, notice="1 h", profiles=profiles).sections()[0]

@@ -14,7 +14,7 @@ from command_line import call
 from serving_builders import one_service, serving_scenario
 
 import diploee
-from diploee.api import site_of
+from diploee.api.sites import site_of
 from diploee.base.clock import NamedSpan
 from diploee.base.errors import InputError, RunTooLongError
 from diploee.grid.firm.calls import ALL
