@@ -96,7 +96,7 @@ def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*bound.args, **bound.kwargs)
         except DiploeeError as error:
-            with_arguments(error)
+            with_arguments(error, parameters)
             raise
 
     return checked_call

@@ -8,7 +8,7 @@ user can correct the input; any other `DiploeeError` ends with 1.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Collection, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from contextvars import ContextVar
 from difflib import get_close_matches
@@ -116,14 +116,16 @@ class EarlyStopError(DiploeeError):
 
 ON_COMMAND_LINE = ContextVar("ON_COMMAND_LINE", default=False)
 """True within a command of `diploee`, whose errors name options, not arguments."""
-_ARGUMENTS = {"force": "force=True", "set": "values", "at-most": "at_most_s"}
+_ARGUMENTS = {"force": "force=True", "set": "values"}
 
 
-def with_arguments(error: DiploeeError) -> None:
-    """Name Python arguments instead of command-line options in an error's lines."""
+def with_arguments(error: DiploeeError, names: Collection[str]) -> None:
+    """Name a function's arguments instead of command-line options in an error."""
 
     def argument(match: re.Match[str]) -> str:
-        return _ARGUMENTS.get(match[1], match[1].replace("-", "_"))
+        word = match[1].replace("-", "_")
+        near = (name for name in (word, f"{word}_s") if name in names)
+        return _ARGUMENTS.get(word, next(near, word))
 
     if not ON_COMMAND_LINE.get():
         error.problems = tuple(

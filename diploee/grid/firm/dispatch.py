@@ -98,7 +98,7 @@ def dispatch(
     step_ms: int,
     notice_ms: int,
 ) -> Dispatched:
-    """Return what jobs do under the calls of a year.
+    """Return the dispatch of jobs under the calls of a year.
 
     `capacity` are the nodes of each pool in each step, shape (P, K), and `twin_w` is
     the power of the jobs in the undisturbed year, from `undisturbed_w`.

@@ -138,7 +138,7 @@ def test_a_bad_option_is_refused_by_its_name(
 
 
 def test_a_forecast_above_the_limit_is_refused(library: Path) -> None:
-    with pytest.raises(RunTooLongError, match=r"more than --at-most 0\.001"):
+    with pytest.raises(RunTooLongError, match=r"more than at_most 0\.001"):
         study(library, at_most=0.001)
 
 
