@@ -74,7 +74,9 @@ def firm_results(
         for group in groups
     ]
     with ThreadPoolExecutor(min(os.cpu_count() or 1, MAX_THREADS)) as threads:
-        results = threads.map(lambda x: _result(year, seed, *x[:3], x[3][0]), asked)
+        results = threads.map(
+            lambda x: _result(year, seed, x[0], x[1], x[2], x[3][0]), asked
+        )
         for n_done, (result, each) in enumerate(zip(results, asked, strict=True), 1):
             update(n_done / len(asked), f"{result.level_mw:,.4g} MW, {result.calls}")
             yield from (replace(result, notice_ms=notice_ms) for notice_ms in each[3])
