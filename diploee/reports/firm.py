@@ -25,8 +25,8 @@ NUMBERS = (
     ("delayed", "GPU h", "delayed_gpu_h"),
     ("repeated", "GPU h", "repeated_gpu_h"),
     ("late jobs", "", "jobs_late"),
-    ("slowed requests", "million", "requests_slowed"),
-    ("rejected", "million", "requests_rejected"),
+    ("slowed requests", "%", "requests_slowed"),
+    ("rejected", "%", "requests_rejected"),
     ("battery", "MW", "largest_above_mw"),
     ("usable", "MWh", "battery_mwh"),
     ("high 5 of 10", "MWh", "high_5_of_10_error_mwh"),
@@ -109,8 +109,8 @@ def recommendation(
         _round(float(np.median([getattr(each, field) for each in rows])))
         for field in ("hours_above", "relief_mwh", "delayed_gpu_h")
     )
-    slowed = sum(each.requests_slowed for each in rows) / len(rows) / 1e6
-    requests = f", slows {_round(slowed)} million requests" if slowed else ""
+    slowed = max(each.requests_slowed / max(each.n_requests, 1) for each in rows)
+    requests = f", slows {slowed:.0%} of requests" if slowed else ""
     late = max(each.jobs_late / max(each.n_jobs, 1) for each in rows)
     return (
         f"Sign {mw(level_mw)} MW as firm and {mw(peak_mw - level_mw)} MW as "
@@ -158,10 +158,10 @@ def firm_sections(
         cells.append(Statistic(item, non_firm, "MW", quantity="non-firm"))
         for quantity, unit, field in NUMBERS:
             values = [getattr(each, field) for each in rows]
-            if unit == "million":
-                values = [value / 1e6 for value in values]
+            if unit == "%":
                 if not serves:
                     continue
+                values = [100 * getattr(r, field) / r.n_requests for r in rows]
             cells.append(
                 Statistic(
                     item,

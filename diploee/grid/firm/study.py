@@ -47,6 +47,7 @@ class FirmResult:
     n_jobs: int  # in pools with some that tolerate something
     jobs_moved: int  # that end later than in the undisturbed year
     jobs_late: int  # by more than their tolerance
+    n_requests: float  # to services with a cap
     requests_slowed: float
     requests_rejected: float
     rebound_mwh: float  # above the undisturbed year outside of calls
@@ -114,8 +115,9 @@ def _result(
     left_w = np.where(called, np.maximum(firm_w - level_w, 0.0), 0.0)
     rebound_w = np.where(called, 0.0, np.maximum(firm_w - year.power_w, 0.0))
     room_w = np.where(called, level_w, year.power_w.max()) - year.power_w
-    slowed = rejected = 0.0
+    slowed = rejected = n_requests = 0.0
     if year.services is not None:
+        n_requests = float(year.services.requests.sum())
         slowed = float(year.services.requests[services_w != 0].sum())
         rejected = float(year.services.rejected[services_w != 0].sum())
     above, left, rebound = (
@@ -143,6 +145,7 @@ def _result(
         n_jobs=year.jobs.start_ms.size,
         jobs_moved=moved,
         jobs_late=late,
+        n_requests=n_requests,
         requests_slowed=slowed,
         requests_rejected=rejected,
         rebound_mwh=rebound,
