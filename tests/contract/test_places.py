@@ -292,6 +292,10 @@ READING = (
     "validate {site}/tiny.yaml --profiles {site}/library",
     "limits ercot_nprr1191 {site}/run",
     "limits --list",
+    (
+        "firm {site}/tiny.yaml --profiles {site}/library --levels 2 --notice 1h "
+        "--seeds 1"
+    ),
     "battery {site}/run --limits ieso_3_0",
     (
         "ensemble {site}/tiny.yaml --seeds 2 --workers 0 --profiles {site}/library "
