@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-__version__ = "0.4.0.dev0"
+__version__ = "0.4.0"
 
 
 @cache
@@ -14,7 +14,7 @@ def full_version(
 ) -> str:
     """Return the version; a development version in a git checkout has its commit.
 
-    Uncommitted changes are marked, as in ``0.4.0.dev0+g1a2b3c4d5e.dirty``.
+    Uncommitted changes are marked, as in ``0.5.0.dev0+g1a2b3c4d5e.dirty``.
     """
     if ".dev" not in version or not (root / ".git").exists():
         return version
