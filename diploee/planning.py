@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pydantic import InstanceOf
 
 from diploee.api import run
-from diploee.api.sites import AnyProfiles, AnyScenario
+from diploee.api.sites import AnyProfiles, AnyScenario, Values
 from diploee.base.arguments import checked_arguments
 from diploee.base.files import check_output_folder
+from diploee.base.progress import Progress
 from diploee.grid.export.workbook import openpyxl
 from diploee.grid.limits.file import AnyLimits
 from diploee.importers.peak_intervals import read_peak_intervals
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
 
 @checked_arguments
 def by_year(
-    run: AnyRun, peaks: Path | str | None = None, **options: Any
+    run: AnyRun, peaks: Path | str | None = None, *, step: str | None = None
 ) -> pd.DataFrame:
     """Return power and capacity by calendar year and step of a build-out.
 
@@ -36,9 +40,8 @@ def by_year(
     peaks : path, optional
         CSV of the peak hours, such as those of `diploee.datasheet`; rows of the same
         name are one case. By default the site's own highest hours of each season.
-    **options : object
-        Further fields of `diploee.grid.export.Options` that ``by-year`` takes, such as
-        ``step="15 min"``.
+    step : str, optional
+        Coarser step, such as ``"15 min"``, whose means are taken.
 
     Returns
     -------
@@ -56,9 +59,8 @@ def by_year(
     from diploee.grid.export.base import Options
     from diploee.grid.export.registry import by_year as year_table
 
-    if peaks is not None:
-        options["peaks"] = read_peak_intervals(peaks)
-    return year_table(RunFolder.open(run), Options(**options))
+    spans = None if peaks is None else read_peak_intervals(peaks)
+    return year_table(RunFolder.open(run), Options(peaks=spans, step=step))
 
 
 @checked_arguments
@@ -70,7 +72,12 @@ def package(
     peaks: Path | str | None = None,
     excel: bool = False,
     force: bool = False,
-    **options: Any,
+    duration: timedelta | str | None = None,
+    seed: int | None = None,
+    values: Values = (),
+    profiles: AnyProfiles = (),
+    at_most_s: float | None = None,
+    progress: InstanceOf[Progress] | None = None,
 ) -> Path:
     """Simulate a site, and write what a planner asks of it into one folder.
 
@@ -92,9 +99,8 @@ def package(
         Also write the table by year as a workbook.
     force : bool
         Replace an older package.
-    **options : object
-        Further arguments of `diploee.run`, such as ``values={"seed": 1}`` or
-        ``at_most_s=600``.
+    duration, seed, values, profiles, at_most_s, progress
+        As in `diploee.run`.
 
     Returns
     -------
@@ -112,15 +118,26 @@ def package(
     if excel:
         openpyxl()
     spans = None if peaks is None else read_peak_intervals(peaks)
-    options = {"engine": None, "event_windows": True, "limits": limits} | options
     with TemporaryDirectory() as folder:
-        result = run(site, Path(folder, "run"), **options)
+        result = run(
+            site,
+            Path(folder, "run"),
+            duration=duration,
+            seed=seed,
+            limits=limits,
+            values=values,
+            profiles=profiles,
+            engine=None,
+            event_windows=True,
+            at_most_s=at_most_s,
+            progress=progress,
+        )
         write_package(
             result,
             out,
             peaks=spans,
             excel=excel,
-            firm=lambda: firm_section(result.scenario, options.get("profiles", ())),
+            firm=lambda: firm_section(result.scenario, profiles),
             force=force,
         )
     return Path(out)
