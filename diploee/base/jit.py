@@ -6,14 +6,12 @@ that call no kernel.
 
 from __future__ import annotations
 
-import sys
 import traceback
 from collections.abc import Callable
-from functools import cache, wraps
+from functools import wraps
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal, TypeVar, cast
-
-_BLAS = "scipy.linalg.cython_blas"
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -59,18 +57,28 @@ def _compile(names: dict[str, Any], kernels: dict[str, Any], cached: bool) -> No
     )
 
 
-@cache
+_IMPORT = Lock()
+
+
 def _numba() -> Any:
-    """Import numba without BLAS, which no kernel uses and which takes 0.3 s."""
-    modules: dict[str, Any] = sys.modules
-    modules.setdefault(_BLAS, None)  # so its import fails, which numba allows for
-    try:
+    """Import numba without its search for BLAS, which takes 0.3 s.
+
+    No kernel uses BLAS; numba allows for its absence.
+    """
+    with _IMPORT:
         import numba
-        import numba.np.arraymath
-    finally:
-        if modules[_BLAS] is None:
-            del modules[_BLAS]
+        from numba.np import linalg
+
+        ensure_blas, linalg.ensure_blas = linalg.ensure_blas, _refuse_blas
+        try:
+            import numba.np.arraymath
+        finally:
+            linalg.ensure_blas = ensure_blas
     return numba
+
+
+def _refuse_blas() -> None:
+    raise ImportError
 
 
 def _compile_kernel(function: Callable[..., Any], inline: str, cached: bool) -> Any:
