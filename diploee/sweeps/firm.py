@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from pydantic import Field, InstanceOf, NonNegativeFloat, PositiveInt
+from pydantic import Field, InstanceOf, NonNegativeFloat
 
 from diploee.api.sites import (
     AnyProfiles,
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
     from diploee.reports.drawing.pictures import Picture
 
+MAX_COUNT = 100
+"""Maximum number of levels, and of seeds."""
 NOTICES = ("0 s", "10 min", "1 h", "24 h")
 S_PER_RESULT, S_PER_NODE_STEP = 0.05, 1.6e-9
 """Processor time of a result, and of each step of it by node of the pools with jobs
@@ -56,7 +58,7 @@ that can wait [s]: 10 MW and 150 MW, a year in steps of 5 min."""
 class FirmOptions(Model):
     """Levels, notices, calls and seeds of a study of firm demand."""
 
-    levels: PositiveInt = default(
+    levels: Annotated[int, Field(ge=1, le=MAX_COUNT)] = default(
         10, "Firm levels, evenly from the least to the peak of the undisturbed year."
     )
     level: tuple[NonNegativeFloat, ...] = default((), "Firm levels [MW] instead.")
@@ -67,7 +69,9 @@ class FirmOptions(Model):
         "The grid's peak hours, as further calls: a table with start, and end or "
         "duration_min."
     )
-    seeds: PositiveInt = default(3, "Seeds, from that of the scenario on.")
+    seeds: Annotated[int, Field(ge=1, le=MAX_COUNT)] = default(
+        3, "Seeds, from that of the scenario on."
+    )
     step: FixedSpan = default("5 min", "Time step of the dispatch; it divides an hour.")
     at_most: Annotated[float, Field(gt=0)] | None = unset(
         "Refuse a study with a longer forecast."

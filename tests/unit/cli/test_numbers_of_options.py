@@ -36,6 +36,8 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "run": ("tiny.yaml", *LIBRARY, "--engine", "compiled", "-q", "--out", "out/run"),
     "validate": ("tiny.yaml", *LIBRARY),
     "init": ("--defaults", "--out", "out/site.yaml"),
+    "firm": ("tiny.yaml", *LIBRARY, "-q"),
+    "package": ("tiny.yaml", *LIBRARY, "-q", "--out", "out/package"),
     "battery": ("run", "--limits", "ercot_nprr1191"),
     "export": ("opendss", "run", "--out", "out/export", "-q"),
     "fit": ("jobs.csv", *COLUMNS, "--workload", "tune", *LIBRARY),
