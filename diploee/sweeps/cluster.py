@@ -6,7 +6,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -164,7 +164,7 @@ def _outcomes(client: Any, address: str, tasks: Sequence[RunTask]) -> Iterator[O
             outcome = _outcome(future, runs[future.key])
             future.release()
             yield outcome
-    except OSError as error:
+    except (OSError, CancelledError) as error:
         raise DiploeeError(
             f"--dask {address}: the scheduler went away; finished runs are kept, "
             "start the sweep again to go on"
