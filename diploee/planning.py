@@ -81,7 +81,7 @@ def package(
 ) -> Path:
     """Simulate a site, and write what a planner asks of it into one folder.
 
-    Its README says which file answers which question, what is assumed, and what the run
+    Its README lists the file for each question, the assumptions, and what the run
     does not support. The same scenario gives the same bytes. Where an older package of
     another scenario is replaced, a page has the differences.
 

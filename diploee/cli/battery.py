@@ -44,7 +44,7 @@ def battery_command(
         typer.Option(
             metavar="MINUTES",
             min=0,
-            help="Maximum forecast time of a run, and of all alternatives.",
+            help="Maximum forecast time of the run, and of all alternatives together.",
         ),
     ] = AT_MOST_MIN,
     profiles: Profiles = None,

@@ -43,7 +43,7 @@ def firm_command(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Find what firm levels cost a load, called in all hours above or in blocks."""
+    """Compare firm levels of a load: relief, delayed work and battery size."""
     for path in filter(None, (out, picture)):
         check_output_file(path, force)  # before any work
     scenario = load_scenario(site, set_ or ())

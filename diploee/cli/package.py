@@ -34,7 +34,7 @@ def package_command(
     limits: LimitsOption = None,
     peaks: Annotated[
         Path | None,
-        typer.Option(metavar="CSV", help="Peak hours, as of 'export by-year'."),
+        typer.Option(metavar="CSV", help="Table of the grid's peak hours."),
     ] = None,
     excel: Annotated[
         bool,
@@ -47,10 +47,10 @@ def package_command(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Write a folder of all that a planner asks of a site.
+    """Write a folder with all documents that a planner requests for a site.
 
-    Its README says which file answers which question and what is assumed. Over an
-    older package with --force, a page has the changed keys and figures.
+    Its README lists the file for each question, and the assumptions. With --force, it
+    replaces an older package and adds a page of the changed keys and results.
     """
     scenario = load_scenario(site, set_ or ())
     with locate_errors(site):

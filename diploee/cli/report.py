@@ -25,7 +25,7 @@ Verdicts = Annotated[
     list[str] | None,
     typer.Option(
         metavar="LIMITS",
-        help=("Add the compliance with limits (preset or file); may be repeated."),
+        help="Add verdicts on limits (preset or file); may be repeated.",
     ),
 ]
 
@@ -65,7 +65,7 @@ def report_command(
         bool,
         typer.Option(
             "--by-load",
-            help="Split the power by stream and service, of 'run --by-load'.",
+            help="Split the power by stream and service; needs 'run --by-load'.",
         ),
     ] = False,
     bands: Bands = None,

@@ -58,8 +58,8 @@ DAYS_OF_MONTH = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 class FitChoices(Choices):
     """Options of fits: time span, calendar, and confidence level."""
 
-    start: datetime | None = unset("Start of the evaluated time, local.")
-    end: datetime | None = unset("End of the evaluated time, local.")
+    start: datetime | None = unset("Start of the evaluated period, local time.")
+    end: datetime | None = unset("End of the evaluated period, local time.")
     calendar: CalendarChoice = default(
         "auto",
         "Weights of the week; auto selects those that predict held-out weeks best.",

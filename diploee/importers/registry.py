@@ -42,8 +42,8 @@ class Formats(Registry[FileFormat[R]]):
                 return form
         text.fail(
             text.start_line,
-            f"not a {self._what} of a known format, the first line is "
-            f"{shown(text.first_row)}; give its format{option('--format')}, one of "
+            f"not a {self._what} of a known format: the first line is "
+            f"{shown(text.first_row)}; specify the format{option('--format')}, one of "
             f"{one_of(self)}, {remedy}",
         )
 

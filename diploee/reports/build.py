@@ -106,7 +106,7 @@ def build_report(
     """
     paths = [Path(folder) for folder in folders]
     if not paths:
-        raise InputError("no run folder given; 'diploee run' makes one")
+        raise InputError("no run folder specified; create one with 'diploee run'")
     sweeps = [path for path in paths if is_sweep(path)]
     if sweeps and len(paths) > 1:
         raise InputError(

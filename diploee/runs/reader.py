@@ -80,7 +80,8 @@ class RunFolder(Brief):
         run = cls(Path(folder))
         if not (run.folder / MANIFEST).is_file():
             raise InputError(
-                f"{folder}: not a run folder (no {MANIFEST}); 'diploee run' makes one"
+                f"{folder}: not a run folder (no {MANIFEST}); "
+                "create one with 'diploee run'"
             )
         version = read_json(run.folder / MANIFEST, dict).get("schema_version")
         if version != SCHEMA_VERSION:

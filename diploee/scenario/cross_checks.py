@@ -221,7 +221,7 @@ def _check_divides(scenario: Scenario, step_ms: int, key_path: KeyPath) -> Probl
         yield (
             key_path,
             f"{step_ms / 1000:g} s does not divide the duration of "
-            f"{scenario.horizon_ms / 1000:g} s ({scenario.duration})",
+            f"{scenario.horizon_ms / 1000:.10g} s ({scenario.duration})",
         )
 
 

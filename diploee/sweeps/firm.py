@@ -59,18 +59,20 @@ class FirmOptions(Model):
     """Levels, notices, calls and seeds of a study of firm demand."""
 
     levels: Annotated[int, Field(ge=1, le=MAX_COUNT)] = default(
-        10, "Firm levels, evenly from the least to the peak of the undisturbed year."
+        10, "Number of levels, evenly from minimum to peak of the undisturbed year."
     )
-    level: tuple[NonNegativeFloat, ...] = default((), "Firm levels [MW] instead.")
+    level: tuple[NonNegativeFloat, ...] = default(
+        (), "Firm level, instead of --levels."
+    )
     notice: tuple[FixedSpan, ...] = default(
-        NOTICES, "Times between a call and its start."
+        NOTICES, "Time from the notice of a call to its start."
     )
     peaks: str | None = unset(
         "The grid's peak hours, as further calls: a table with start, and end or "
         "duration_min."
     )
     seeds: Annotated[int, Field(ge=1, le=MAX_COUNT)] = default(
-        3, "Seeds, from that of the scenario on."
+        3, "Number of seeds, beginning with the scenario's."
     )
     step: FixedSpan = default("5 min", "Time step of the dispatch; it divides an hour.")
     at_most: Annotated[float, Field(gt=0)] | None = unset(
@@ -153,16 +155,16 @@ def firm(
         A scenario, its content, its file, or the name of a shipped one. Its own events
         are left out.
     levels : int
-        Number of firm levels, evenly from the least to the peak of the undisturbed
+        Number of firm levels, evenly from the minimum to the peak of the undisturbed
         year.
     level : float or sequence of float, optional
-        Firm levels [MW] instead.
+        Firm levels [MW], instead of `levels`.
     notice : str or sequence of str
-        Times between a call and its start.
+        Times from the notice of a call to its start.
     peaks : path, optional
         CSV file of the grid's peak hours, as further calls.
     seeds : int
-        Number of seeds, from that of the scenario on.
+        Number of seeds, beginning with the scenario's.
     step : str
         Time step of the dispatch, which divides an hour.
     at_most : float, optional

@@ -299,7 +299,7 @@ def export_run(
     OutputError
         If the file or folder cannot be written; nothing is left of it.
     """
-    remedy = "; name one of your own by its import path, 'module:NAME'"
+    remedy = "; specify your own by its import path, 'module:NAME'"
     fmt, options = FORMATS.named("export", format_name, remedy), options or Options()
     _check_options(fmt, options)
     run = RunFolder.open(run)

@@ -104,7 +104,7 @@ def _read(
         if log_format
         else JOB_LOG_FORMATS.detect(
             text,
-            f"or for another table its columns{columns}, such as {{submit: NAME, "
+            f"or the columns of any other table{columns}, such as {{submit: NAME, "
             "duration: NAME, nodes: NAME}",
         )
     )

@@ -501,5 +501,8 @@ def test_a_wrong_log_is_refused_with_the_line_of_the_scenario_and_its_keys(
     assert problem.startswith(
         f"{file}:{line} streams.training.replay: {tmp_path / 'log.csv'}:1: "
     )
-    assert "give its format, one of 'swf', " in problem
-    assert "columns, such as {submit: NAME" in problem and "--" not in problem
+    assert "specify the format, one of 'swf', " in problem
+    assert (
+        "the columns of any other table, such as {submit: NAME" in problem
+        and "--" not in problem
+    )
