@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from fnmatch import fnmatchcase
@@ -33,7 +32,7 @@ from diploee.grid import dynamics
 from diploee.grid.limits.file import AnyLimits, Limits, load_limits
 from diploee.grid.limits.report import LimitReport, get_report, get_reports
 from diploee.loads.base import OpenLoad
-from diploee.runs.reader import AnyRun, RunFolder
+from diploee.runs.reader import AnyRun, ColumnNames, RunFolder
 from diploee.runs.sections import Section, as_html
 from diploee.scenario.ride_through import RideThrough
 from diploee.schedule.context import Controller
@@ -155,14 +154,14 @@ class Run(RunFolder):
         )
 
     @checked_arguments
-    def to_xarray(self, columns: Sequence[str] | None = None) -> xarray.Dataset:
+    def to_xarray(self, columns: ColumnNames | None = None) -> xarray.Dataset:
         """Return the power series as a dataset, with units and boundaries.
 
         Needs the extra ``xarray``; ``dataset.to_netcdf(path)`` writes NetCDF.
 
         Parameters
         ----------
-        columns : sequence of str, optional
+        columns : str or sequence of str, optional
             Columns of ``facility.parquet``; all by default.
 
         Returns
@@ -180,7 +179,7 @@ class Run(RunFolder):
         """
         from diploee.reports.dataset import power_dataset
 
-        return power_dataset(self, columns)
+        return power_dataset(self, columns if columns is None else as_list(columns))
 
     @cached_property
     def ride_through(self) -> dynamics.RideThroughResult:
@@ -210,15 +209,16 @@ class Run(RunFolder):
         event = load_event(event) if isinstance(event, Path | str) else event
         return dynamics.ride_through(self, event, at, settings)
 
+    @checked_arguments
     def site(
         self,
         at: datetime | None = None,
         *,
         event_window: str | None = None,
-        settings: Mapping[str, RideThrough] | None = None,
+        settings: Annotated[Mapping[str, RideThrough] | None, UNCHECKED] = None,
         drives: float = 0.0,
         nominal_hz: float = 60.0,
-        state: dynamics.SiteState | None = None,
+        state: Annotated[dynamics.SiteState | None, UNCHECKED] = None,
         hold: bool = False,
     ) -> dynamics.Site:
         """Open the site for co-simulation; arguments as in `Site.open`."""
@@ -240,11 +240,12 @@ class Run(RunFolder):
             hold=hold,
         )
 
+    @checked_arguments
     def model_quality(
         self,
         at: datetime | None = None,
         *,
-        settings: Mapping[str, RideThrough] | None = None,
+        settings: Annotated[Mapping[str, RideThrough] | None, UNCHECKED] = None,
         drives: float = 0.0,
         nominal_hz: float = 60.0,
     ) -> ModelQuality:
@@ -361,6 +362,7 @@ class Run(RunFolder):
             choices["peaks"] = read_peak_intervals(peaks)
         return export_run(self, format_name, out, Options(**choices), force=force)
 
+    @checked_arguments
     def report(
         self,
         out: Path | str = "report.html",
@@ -529,13 +531,15 @@ class Run(RunFolder):
         return frame.set_index("timestamp")
 
 
+MONTHLY = ("monthly", "monthly_peaks", "months")
+"""Parts of metric keys that a month follows."""
+
+
 def _parts_after(keys: Iterable[Sequence[str]], argument: str) -> list[str]:
     """Return the pools, or the months, that occur in split metric keys."""
-    if argument == "month":
-        parts = (part for words in keys for part in words)
-        return sorted({part for part in parts if re.fullmatch(r"\d{4}-\d\d", part)})
     pairs = (pair for words in keys for pair in pairwise(words))
-    return sorted({after for before, after in pairs if before == "pools"})
+    heads = ("pools",) if argument == "pool" else MONTHLY
+    return sorted({after for before, after in pairs if before in heads})
 
 
 def _as_function(
@@ -544,7 +548,9 @@ def _as_function(
     """Return a method of `Run` as a function of a run or its folder."""
 
     @wraps(method)
-    def call(run: Run | Path | str, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def call(run: Run | Path | str = "", /, *args: P.args, **kwargs: P.kwargs) -> R:
+        if run == "":
+            raise InputError(f"{method.__name__}: needs a run or its folder first")
         return method(open_run(run), *args, **kwargs)
 
     heading = "Parameters\n        ----------\n"
@@ -573,7 +579,8 @@ def limits(
 ) -> tuple[LimitReport, ...]: ...
 
 
-def limits(run: AnyRun, limits: Any) -> Any:
+@checked_arguments
+def limits(run: AnyRun, limits: AnyLimits) -> Any:
     """Check a run against limits.
 
     Parameters
@@ -583,7 +590,8 @@ def limits(run: AnyRun, limits: Any) -> Any:
     limits : Limits, path or str, or a list of these
         Limits, their file, or the name of a preset; a list gives a tuple of reports.
     """
-    return open_run(run).limits(limits)
+    reports: Any = open_run(run).limits
+    return reports(limits)
 
 
 @checked_arguments

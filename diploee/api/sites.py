@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import InstanceOf
 
-from diploee.base.arguments import allowed, as_list, checked_arguments
+from diploee.base.arguments import UNCHECKED, allowed, as_list, checked_arguments
 from diploee.base.files.paths import ShippedKind, shipped
 from diploee.base.plain_data import KeyPath
 from diploee.grid.limits.file import AnyLimits, load_limits, load_scenario_limits
@@ -135,10 +135,11 @@ def site_of_run(
     return prepare(run.scenario, load_inputs(run.scenario, library), run_options)
 
 
+@checked_arguments
 def generate_jobs(
-    scenario: Scenario,
-    library: ProfileLibrary | None = None,
-    simulated_utilization: Utilization | None = None,
+    scenario: InstanceOf[Scenario],
+    library: InstanceOf[ProfileLibrary] | None = None,
+    simulated_utilization: Annotated[Utilization | None, UNCHECKED] = None,
 ) -> steps.Workload:
     """Generate the list of jobs of all streams.
 

@@ -231,7 +231,8 @@ class Brief:
                 break
         return f"{class_.__name__}({', '.join(parts)})"
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        return repr(self)
 
 
 def _short_repr(value: object) -> str:

@@ -22,7 +22,7 @@ from diploee.cli.options import (
 from diploee.cli.ride_through import settings_of
 from diploee.cli.run import SetOption
 from diploee.reports.build import is_report
-from diploee.reports.model_quality_page import write_model_quality
+from diploee.reports.model_quality_page import check_page_name, write_model_quality
 from diploee.runs.folder import run_files
 from diploee.runs.sections import as_dict
 
@@ -51,6 +51,7 @@ def model_quality_command(
     """
     run = open_run(run_dir)
     if out is not None:  # before any work
+        check_page_name(out)
         inputs = run_files(run_dir)
         check_output_file(out, force, inputs=inputs, replaces=is_report)
     settings = settings_of(run, set_ or ())

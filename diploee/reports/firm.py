@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from diploee.base.units import MS_PER_H
+from diploee.grid.firm.baselines import MAX_BATTERY_H
 from diploee.grid.firm.calls import ALL, APART_H
 from diploee.grid.firm.study import FirmResult
 from diploee.reports.drawing.charts import Axis, Chart, Line, Panel, colour
@@ -15,7 +16,7 @@ from diploee.runs.sections import Section, SectionTable, Statistic
 
 HELD, LATE = 0.02, 0.05
 """ASSUMPTION: a level is recommended if the load stays within 2 % of it in all calls,
-and at most 5 % of the jobs are late [J]."""
+and at most 5 % of the jobs are late."""
 
 NUMBERS = (
     ("above", "h", "hours_above"),
@@ -95,15 +96,15 @@ def recommendation(
     low_mw, n_seeds = min(of_seeds, default=peak_mw), len(seeds)
     band = f" (in {n_seeds} seeds {mw(low_mw)} to {mw(level_mw)} MW)" * (n_seeds > 1)
     if level_mw >= peak_mw:
-        text = (
-            f"Sign all {mw(peak_mw)} MW as firm{band}: with {notice}, what the load "
-            "tolerates holds no lower level that was tried"
-        )
+        text = f"Sign all {mw(peak_mw)} MW as firm{band}"
         if not below:
-            return f"{text}."
+            return f"{text}: no level below the peak was tried."
         next_mw = max(each.level_mw for each in below)
         rows = [each for each in below if each.level_mw == next_mw]
-        return f"{text}; {mw(next_mw)} MW would take {_replacement(rows)}."
+        return (
+            f"{text}: with {notice}, {mw(next_mw)} MW is not held "
+            f"({_shortfall(rows)}); it would take {_replacement(rows)}."
+        )
     rows = [each for each in below if each.level_mw == level_mw]
     hours, relief, gpu_h = (
         _round(float(np.median([getattr(each, field) for each in rows])))
@@ -118,6 +119,15 @@ def recommendation(
         f"gives up {relief} MWh, delays {gpu_h} GPU h{requests} and has {late:.1%} of "
         f"its jobs late, which {_replacement(rows)} would spare it."
     )
+
+
+def _shortfall(rows: Sequence[FirmResult]) -> str:
+    """Return the reason why a level is not held in the seed that misses most."""
+    left_mw = max(each.largest_left_mw for each in rows)
+    if left_mw > HELD * rows[0].level_mw:
+        return f"{_round(left_mw)} MW above it remains, {HELD:.0%} is allowed"
+    late = max(each.jobs_late / max(each.n_jobs, 1) for each in rows)
+    return f"{late:.1%} of the jobs are late, {LATE:.0%} is allowed"
 
 
 def _replacement(rows: Sequence[FirmResult]) -> str:
@@ -181,8 +191,15 @@ def firm_sections(
             )
     n_seeds = len({each.seed for each in results})
     sets = list(dict.fromkeys(each.calls for each in results))
+    rigid = (
+        "No job and no service tolerates a call, so relief is 0: give a stream "
+        "flexibility: {tier: 1} or more, or a service flexibility: "
+        "{power_limit: 0.75}."
+    )
     notes = [
-        recommendation(results, bounds_mw),
+        *([] if can_wait else [rigid]),
+        f"{recommendation(results, bounds_mw)} Powers are means over "
+        f"{interval(step_ms)}.",
         (
             f"Simulated: the undisturbed {name} over {days:.3g} days in means over "
             f"{interval(step_ms)}, seeds: {n_seeds}; medians over seeds, 'above' to "
@@ -200,14 +217,10 @@ def firm_sections(
             "battery: power and usable energy that hold the level without the load; a "
             "generator needs the same power and the energy above. high 5 of 10 and "
             "same weekday: error of the relief by these baselines, against the "
-            "undisturbed twin."
+            "undisturbed twin. No energy: no battery of up to "
+            f"{MAX_BATTERY_H:g} h at its power holds the level."
         ),
     ]
-    if not can_wait:
-        notes.append(
-            "no job and no service tolerates a call: give a stream flexibility: "
-            "{tier: 1} or more, or a service flexibility: {power_limit: 0.75}",
-        )
     table = SectionTable(f"Firm levels of {name}", tuple(cells), first="firm [MW]")
     return [
         Section("firm", "Firm and non-firm demand", tables=(table,), notes=tuple(notes))

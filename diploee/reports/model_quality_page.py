@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from pydantic import InstanceOf
+
+from diploee.base.arguments import checked_arguments
+from diploee.base.errors import InputError
 from diploee.base.files import check_output_file, whole_file
 from diploee.grid.dynamics.quality_tests import ModelQuality
 from diploee.reports.build import Report, is_report, report_page
@@ -36,8 +40,15 @@ def model_quality_chart(result: ModelQuality, group: str) -> Chart:
     return Chart(group.replace(" ", "-"), group.capitalize(), text, tuple(panels))
 
 
+def check_page_name(out: Path | str) -> None:
+    """Raise an error unless a path has the suffix of a page."""
+    if Path(out).suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"{out}: the name of a page must end in .html")
+
+
+@checked_arguments
 def write_model_quality(
-    result: ModelQuality, out: Path | str, force: bool = False
+    result: InstanceOf[ModelQuality], out: Path | str, force: bool = False
 ) -> Path:
     """Write the page of a site's tests; an earlier one is replaced.
 
@@ -55,6 +66,7 @@ def write_model_quality(
     InputError, OutputError
         If the place is taken, or can't be written.
     """
+    check_page_name(out)
     check_output_file(out, force, replaces=is_report)  # before any work
     (section,) = result.sections()
     charts = tuple(model_quality_chart(result, name) for name in section.charts)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
 import pyarrow as pa
 from pydantic import InstanceOf
 
-from diploee.base.arguments import allowed
+from diploee.base.arguments import allowed, as_list, checked_arguments
 from diploee.base.column_specs import Columns, find_column
 from diploee.base.errors import (
     Brief,
@@ -44,6 +44,11 @@ from diploee.scenario.models import Scenario
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+ColumnNames: TypeAlias = Annotated[
+    str | Sequence[str], allowed("the name of a column, or a list of names")
+]
 
 
 @dataclass(frozen=True)
@@ -158,6 +163,7 @@ class RunFolder(Brief):
         """Single values of the metrics by dotted key; list entries by their names."""
         return dict(flatten(self.metrics))
 
+    @checked_arguments
     def metric(self, key: str) -> MetricValue:
         """Return a metric by dotted key, as ``grid.ramps.intervals.60s.up.max_mw``.
 
@@ -251,21 +257,24 @@ class RunFolder(Brief):
             )
         return series.blocks(columns, step_ms, rows)
 
-    def facility(self, columns: list[str] | None = None) -> pd.DataFrame:
+    @checked_arguments
+    def facility(self, columns: ColumnNames | None = None) -> pd.DataFrame:
         """Return the power series, indexed by zone-aware `timestamp` (interval start).
 
         Floats are float64, though the file stores float32.
         """
-        return self.series().frame(columns)
+        return self.series().frame(None if columns is None else as_list(columns))
 
-    def jobs(self, columns: list[str] | None = None) -> pd.DataFrame:
+    @checked_arguments
+    def jobs(self, columns: ColumnNames | None = None) -> pd.DataFrame:
         """Return the jobs in the order of submission.
 
         Raises an error for a run without jobs, as it has no such file.
         """
-        kinds: dict[str, Kind] = dict.fromkeys(columns or (), "any")
+        names = None if columns is None else as_list(columns)
+        kinds: dict[str, Kind] = dict.fromkeys(names or (), "any")
         with open_parquet(self.folder / JOBS_FILE, kinds, remedy=CHANGED) as file:
-            return to_pandas_frame(file.read(columns=columns))
+            return to_pandas_frame(file.read(columns=names))
 
     @property
     def event_windows(self) -> dict[str, dict[str, Any]]:

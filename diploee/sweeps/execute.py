@@ -60,7 +60,7 @@ AnySweep: TypeAlias = Annotated[
 ]
 
 METRICS_MB = 0.2
-"""ASSUMPTION [J]: files of a run without its series."""
+"""ASSUMPTION: size of the files of a run without its series [MB]."""
 
 GONE = "it was done, but its files are damaged or gone; the same command does it again"
 

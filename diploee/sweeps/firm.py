@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from diploee.reports.drawing.pictures import Picture
 
+MAX_NOTICE_MS = 7 * MS_PER_DAY
 MAX_COUNT = 100
 """Maximum number of levels, and of seeds."""
 NOTICES = ("0 s", "10 min", "1 h", "24 h")
@@ -64,8 +65,8 @@ class FirmOptions(Model):
     level: tuple[NonNegativeFloat, ...] = default(
         (), "Firm level, instead of --levels."
     )
-    notice: tuple[FixedSpan, ...] = default(
-        NOTICES, "Time from the notice of a call to its start."
+    notice: Annotated[tuple[FixedSpan, ...], Field(min_length=1)] = default(
+        NOTICES, "Time from the notice of a call to its start, at most a week."
     )
     peaks: str | None = unset(
         "The grid's peak hours, as further calls: a table with start, and end or "
@@ -211,7 +212,9 @@ def _study(
     if step_ms <= 0 or MS_PER_H % step_ms:
         raise InputError(f"step: must divide an hour, found {asked.step}")
     spans: Sequence[NamedSpan] = read_peak_intervals(asked.peaks) if asked.peaks else ()
-    notices_ms = [span_ms(text) for text in asked.notice]
+    notices_ms = sorted({span_ms(text) for text in asked.notice})
+    if notices_ms[-1] > MAX_NOTICE_MS:
+        raise InputError(f"notice: must be at most 7 d, found {asked.notice[-1]}")
     levels_w = [mw * W_PER_MW for mw in asked.level]
     n_levels, n_steps = len(levels_w) or asked.levels, scenario.horizon_ms // step_ms
     refuse = partial(_refuse_long, asked, n_levels, n_steps, progress)

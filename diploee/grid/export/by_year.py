@@ -167,7 +167,7 @@ def _scale(request: ExportRequest) -> tuple[float, str]:
         facility.stages or facility.has_ac_power
     )
     if is_at_meter and facility.nodes_power_w:
-        # ASSUMPTION [J]: the rated power of a step is the site's in the ratio of the
+        # ASSUMPTION: the rated power of a step is the site's in the ratio of the
         # ratings.
         rated_mw, _ = rated_power(request.run.metrics, facility)
         scale = rated_mw * W_PER_MW / facility.nodes_power_w

@@ -1,6 +1,6 @@
 """Export of the build-out for planners: the table by year, and views of it.
 
-The workbook's rows and AEP's ramp schedule were seen in secondary sources [S2].
+The workbook's rows and AEP's ramp schedule were seen in secondary sources.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ def _same_weekday(day: int, metered_w: Float64Array) -> Float64Array | None:
 
 
 MAX_BATTERY_H = 24.0
-"""ASSUMPTION: a battery of more hours at its power is none that would be bought [J]."""
+"""ASSUMPTION: longest duration of a battery at its power that is considered [h]."""
 
 
 def battery_mwh(

@@ -22,27 +22,27 @@ ROUNDING = 1e-9
 """Relative tolerance of sums of powers."""
 
 PASSED_MS = 3_600_000
-"""ASSUMPTION: how late a job may be before none passes it [J]."""
+"""ASSUMPTION: lateness of a waiting job from which no other job passes it."""
 
 NEVER_MS = 1 << 62
 """Deadline of a job that has none [ms]."""
 
 
-class Jobs(NamedTuple):
+class DispatchedJobs(NamedTuple):
     """Jobs of the pools in which some can wait, by undisturbed start, shape (n,)."""
 
     start_ms: Int64Array  # in the undisturbed year
     end_ms: Int64Array
     n_nodes: Int64Array  # or GPU slots, as the pool allocates them
     pool: Int64Array  # row of the capacity
-    kind: Int64Array  # row of `Kinds`
+    kind: Int64Array  # row of `JobKinds`
     n_gpus: Float64Array
     power_w: Float64Array  # mean power above that of its idle nodes
     least_w: Float64Array  # the same at the lowest cap that it tolerates
     deadline_ms: Int64Array  # `NEVER_MS` without
 
 
-class Kinds(NamedTuple):
+class JobKinds(NamedTuple):
     """Tolerance of the classes of jobs, shape (C,)."""
 
     tier: Int64Array
@@ -76,7 +76,7 @@ class Dispatched(NamedTuple):
 
 
 @njit()
-def undisturbed_w(jobs: Jobs, step_ms: int, n_steps: int) -> Float64Array:
+def undisturbed_w(jobs: DispatchedJobs, step_ms: int, n_steps: int) -> Float64Array:
     """Return the mean power of jobs above idle in each step [W], shape (K,)."""
     power_w = np.zeros(n_steps)
     for j in range(jobs.start_ms.size):
@@ -90,8 +90,8 @@ def undisturbed_w(jobs: Jobs, step_ms: int, n_steps: int) -> Float64Array:
 
 @njit()
 def dispatch(
-    jobs: Jobs,
-    kinds: Kinds,
+    jobs: DispatchedJobs,
+    kinds: JobKinds,
     calls: Calls,
     capacity: Int64Array,
     twin_w: Float64Array,

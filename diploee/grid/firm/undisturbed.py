@@ -13,7 +13,7 @@ from diploee.base.progress import Update
 from diploee.base.tables import Float64Array, Int64Array, concat
 from diploee.base.units import MS_PER_S
 from diploee.facility.base import POWER
-from diploee.grid.firm.dispatch import NEVER_MS, Jobs, Kinds, undisturbed_w
+from diploee.grid.firm.dispatch import NEVER_MS, DispatchedJobs, JobKinds, undisturbed_w
 from diploee.loads.jobs.load import JobsLoad, JobWindow
 from diploee.loads.services.load import ServicesLoad
 from diploee.loads.services.service_plan import service_labels
@@ -52,8 +52,8 @@ class UndisturbedYear:
     step_ms: int
     power_w: Float64Array  # mean power at the meter, shape (K,)
     gain: Float64Array  # devices' power over that at the meter, shape (K,)
-    jobs: Jobs
-    kinds: Kinds
+    jobs: DispatchedJobs
+    kinds: JobKinds
     slack_ms: Float64Array  # by which each job may end later, shape (n,)
     capacity: Int64Array  # nodes, shape (P, K)
     jobs_w: Float64Array  # mean power of `jobs` above idle, shape (K,)
@@ -214,7 +214,7 @@ def _jobs_of(
     pools: Sequence[int],
     facility: Facility,
     step_ms: int,
-) -> tuple[Jobs, Kinds, Float64Array]:
+) -> tuple[DispatchedJobs, JobKinds, Float64Array]:
     """Return the jobs in the order of their starts, their kinds, and slack [ms]."""
     power, context = load.context.power, load.context
     assert power is not None
@@ -246,7 +246,7 @@ def _jobs_of(
     full_w, least_w = node_w[row.ravel()].T * (n_nodes * table.power_factor)
     idle_of = idle_w[table.class_id] * n_nodes
     slack_ms, deadline_ms = _slack(of_class, table, start_ms, end_ms, step_ms)
-    jobs = Jobs(
+    jobs = DispatchedJobs(
         start_ms,
         end_ms,
         table.n_nodes.astype(np.int64),
@@ -269,7 +269,7 @@ def _tolerated_levels(flexible: ClassFlexibility) -> int:
     return max(k for k in range(len(CAPS)) if CAPS.speed(flexible.kind, k) >= least)
 
 
-def _kinds(of_class: Sequence[ClassFlexibility], levels: Sequence[int]) -> Kinds:
+def _kinds(of_class: Sequence[ClassFlexibility], levels: Sequence[int]) -> JobKinds:
     given, speed = np.ones((2, len(of_class), len(CAPS)))
     for k, (flexible, lowest) in enumerate(zip(of_class, levels, strict=True)):
         steps = [min(n, lowest) for n in range(len(CAPS))]
@@ -282,7 +282,9 @@ def _kinds(of_class: Sequence[ClassFlexibility], levels: Sequence[int]) -> Kinds
     ]
     facts: Int64Array = np.array(columns, dtype=np.int64).reshape(-1, 5).T
     tier, pausable, checkpoint_ms, stop_ms, restart_ms = facts
-    return Kinds(tier, pausable > 0, checkpoint_ms, stop_ms, restart_ms, given, speed)
+    return JobKinds(
+        tier, pausable > 0, checkpoint_ms, stop_ms, restart_ms, given, speed
+    )
 
 
 def _slack(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from diploee.base.arguments import checked_arguments
 from diploee.base.errors import Brief, InputError
 from diploee.base.files import check_output_file, whole_file
 from diploee.reports.drawing.alt_text import alt_text
@@ -65,6 +66,7 @@ class Picture(Brief):
         """Vega-Lite specification, with data thinned to the image's pixels."""
         return chart_spec(self.chart)
 
+    @checked_arguments
     def save(self, place: Path | str, force: bool = False) -> None:
         """Write the chart to a PNG, SVG or HTML file, chosen by the file's ending."""
         write_picture(self.chart, Path(place), force)

@@ -14,8 +14,8 @@ from diploee.grid.firm.baselines import settlement_errors
 from diploee.grid.firm.calls import ALL, hours_above, limits_of
 from diploee.grid.firm.dispatch import (
     NEVER_MS,
-    Jobs,
-    Kinds,
+    DispatchedJobs,
+    JobKinds,
     dispatch,
     undisturbed_w,
 )
@@ -39,11 +39,11 @@ def year(
     n_nodes_of = nodes.astype(np.int64)
     zero = np.zeros(start.size, dtype=np.int64)
     due_ms = zero + flexible.get("deadline_ms", NEVER_MS)
-    table = Jobs(
+    table = DispatchedJobs(
         start_ms, end_ms, n_nodes_of, zero, zero, 4.0 * nodes,
         1e3 * nodes, 1e3 * flexible.get("least", 0.5) * nodes, due_ms,
     )  # fmt: skip
-    kinds = Kinds(
+    kinds = JobKinds(
         np.array([flexible["tier"]]),
         np.array([flexible["pausable"]]),
         np.array([30 * 60_000]),

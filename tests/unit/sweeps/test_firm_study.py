@@ -100,7 +100,7 @@ def test_a_recommendation_is_one_sentence_with_its_levels(library: Path) -> None
 def test_a_site_without_tolerance_has_no_relief_and_says_so(library: Path) -> None:
     found = study(library, {"streams.training.flexibility": None}, levels=3)
     assert (found.frame().relief_mwh == 0).all()
-    assert "no job and no service tolerates a call" in found.sections()[0].notes[-1]
+    assert "No job and no service tolerates a call" in found.sections()[0].notes[0]
 
 
 def test_capped_services_slow_the_requests_of_called_hours() -> None:
