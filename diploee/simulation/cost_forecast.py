@@ -12,7 +12,7 @@ from statistics import median
 
 import numpy as np
 
-from diploee.base.units import MS_PER_DAY
+from diploee.base.units import MS_PER_DAY, PROFILE_STEP_MS
 from diploee.loads.jobs.load import JOBS_PER_WINDOW, MAX_DRAWS
 from diploee.loads.jobs.source import draw_spans
 from diploee.loads.jobs.synthetic import MAX_RETAINED
@@ -41,6 +41,10 @@ S_PER_STEP_OF_JOBS = 0.4e-6
 """Run time per step finer than the resolution [s]: of power, of each stage, and of each
 file of limits, doubled if a large job has a lower end; and of each pool with many jobs,
 whose profiles are added."""
+
+S_PER_STEP_OF_WINDOWS, S_PER_STEP_OF_WINDOWS_OF_JOBS = 0.03e-6, 0.2e-6
+"""Run time of the search for event windows per step of the profiles [s], and for each
+pool with many jobs: within a factor of two of years of 1, 10, 100 and 150 MW."""
 
 CORES_OF_STEPS = 1.8
 """Number of cores that a run in such steps uses, out of two or more: its processor time
@@ -119,14 +123,18 @@ def forecast_run(
     time_s += S_PER_SPAN * n_spans + S_PER_JOB[site.engine] * n_jobs
     time_s += S_PER_PIECE * n_pieces + S_PER_PIECE_MATCHED * n_matched
     time_s += S_PER_POOL_INTERVAL * len(scenario.facility.pools) * scenario.n_intervals
+    n_pools = len(
+        {of.pool for of in scenario.streams.values() if of.synchronous is None}
+    )
+    n_cores = min(os.cpu_count() or 1, CORES_OF_STEPS)
+    if site.options.event_windows:
+        step_s = S_PER_STEP_OF_WINDOWS + S_PER_STEP_OF_WINDOWS_OF_JOBS * n_pools
+        time_s += step_s / n_cores * scenario.horizon_ms / PROFILE_STEP_MS
     if scenario.step_ms < scenario.resolution_ms:
         n_ends = 1 if site.watch.lower_end(scenario) is None else 2
         step_time_s = S_PER_STEP + S_PER_STEP_OF_STAGE * len(scenario.facility.stages)
         step_time_s += S_PER_STEP_OF_LIMITS * len(site.watch.models)
-        all_step_time_s = n_ends * step_time_s + S_PER_STEP_OF_JOBS * len(
-            {of.pool for of in scenario.streams.values() if of.synchronous is None}
-        )
-        n_cores = min(os.cpu_count() or 1, CORES_OF_STEPS)
+        all_step_time_s = n_ends * step_time_s + S_PER_STEP_OF_JOBS * n_pools
         time_s += all_step_time_s / n_cores * scenario.horizon_ms / scenario.step_ms
     n_storing = sum(stream.match == "simulated" for stream in scenario.streams.values())
     n_stored = min(n_jobs, MAX_RETAINED * n_storing)
