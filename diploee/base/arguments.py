@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, ParamSpec, TypeVar, get_type_hints
 
 import numpy as np
-from pydantic import ConfigDict, TypeAdapter, ValidationError, WrapValidator
+from pydantic import TypeAdapter, ValidationError, WrapValidator
 
 from diploee.base.errors import (
     DiploeeError,
@@ -27,8 +27,6 @@ R = TypeVar("R")
 
 UNCHECKED = "checked where it is used"
 """Marker of arguments that are Python objects of the caller."""
-
-_CONFIG = ConfigDict(arbitrary_types_allowed=True, strict=True)
 
 
 def allowed(text: str) -> WrapValidator:
@@ -73,7 +71,7 @@ def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
             include_extras=True,
         )
         return {
-            name: TypeAdapter(hint, config=_CONFIG)
+            name: TypeAdapter(hint)
             for name, hint in hints.items()
             if UNCHECKED not in getattr(hint, "__metadata__", ())
         }
@@ -104,7 +102,7 @@ def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
 
 def _checked(adapter: TypeAdapter[Any], name: str, value: Any) -> Any:
     try:
-        return adapter.validate_python(value)
+        return adapter.validate_python(value, strict=True)
     except ValidationError as error:
         details = error.errors(include_url=False)
     found = details[0]["input"]

@@ -272,11 +272,11 @@ def test_cooling_behind_the_battery_leaves_with_its_block(tmp_path):
 
 def test_a_run_that_lacks_the_load_before_its_battery_names_the_flag(tmp_path):
     bare = tiny_run(tmp_path / "bare", chain(4, BATTERY))
-    with pytest.raises(InputError, match=r"run it again with --before-stores$"):
+    with pytest.raises(InputError, match=r"run it again with before_stores$"):
         bare.site()
     coarse = chain(4, BATTERY) | {"resolution": "60 s", "duration": "1 h"}
     with pytest.raises(
-        InputError, match=r"steps of 6 s; .* --before-stores --set resolution='6 s'"
+        InputError, match=r"steps of 6 s; .* before_stores values resolution='6 s'"
     ):
         tiny_run(tmp_path / "coarse", coarse, before_stores=True).site()
 
