@@ -24,6 +24,10 @@ ROUNDING = 1e-9
 PASSED_MS = 3_600_000
 """ASSUMPTION: lateness of a waiting job from which no other job passes it."""
 
+MAX_TESTED = 1000
+"""ASSUMPTION: waiting jobs of a pool that a step tests for a start, the first in order;
+schedulers limit them too (Slurm's default_queue_depth is 100)."""
+
 NEVER_MS = 1 << 62
 """Deadline of a job that has none [ms]."""
 
@@ -111,8 +115,9 @@ def dispatch(
     queue, left, room = np.empty((3, n_jobs), np.int64)
     full_w, low_w = np.empty((2, n_jobs))
     bends, goes = np.empty((2, n_jobs), np.bool_)
+    active = queue.copy()  # those of the queue that run or are tested in a step
     n_queue, n_seen, is_shifted = 0, 0, False
-    used, at_end = np.zeros((2, capacity.shape[0]), np.int64)
+    used, at_end, tested = np.zeros((3, capacity.shape[0]), np.int64)
     speeds = np.ones(kinds.tier.size)
     for k in range(n_steps):
         t0, t1, ahead_ms = k * step_ms, (k + 1) * step_ms, calls.ahead_ms[k]
@@ -121,15 +126,25 @@ def dispatch(
         while n_seen < n_jobs and jobs.start_ms[n_seen] < t1:
             queue[n_queue] = n_seen
             n_queue, n_seen = n_queue + 1, n_seen + 1
-        n_asked, n_queue = n_queue, 0
+        n_before, n_queue, n = n_queue, 0, 0
         total_w = least_w = ahead_w = 0.0
-        used[:], at_end[:] = 0, 0
-        for i in range(n_asked):
-            j, n = queue[i], n_queue
+        used[:], at_end[:], tested[:] = 0, 0, 0
+        was_shifted, is_shifted = is_shifted, False
+        for i in range(n_before):
+            j = queue[i]
             if end[j] <= t0:
                 continue
-            kind, from_ms = jobs.kind[j], max(begin[j], t0)
-            queue[n], left[n], room[n] = j, end[j] - from_ms, t1 - from_ms
+            queue[n_queue] = j
+            n_queue += 1
+            kind, p, from_ms = jobs.kind[j], jobs.pool[j], max(begin[j], t0)
+            if begin[j] >= t0:
+                tested[p] += 1
+                if was_shifted and tested[p] > MAX_TESTED:  # waits
+                    planned = min(jobs.end_ms[j], t1) - max(jobs.start_ms[j], t0)
+                    delayed[k] += jobs.n_gpus[j] * max(planned, 0)
+                    begin[j], end[j], is_shifted = t1, t1 + end[j] - from_ms, True
+                    continue
+            active[n], left[n], room[n] = j, end[j] - from_ms, t1 - from_ms
             in_time = jobs.deadline_ms[j] - end[j] >= step_ms
             bends[n], goes[n] = kinds.tier[kind] > 0 and in_time, begin[j] < t0
             full_w[n] = jobs.power_w[j] * min(left[n], room[n]) / step_ms
@@ -140,24 +155,24 @@ def dispatch(
             if goes[n] or not bends[n]:  # intolerant starts before others
                 least_w += low_w[n]
             if goes[n]:
-                p, nodes = jobs.pool[j], jobs.n_nodes[j]
+                nodes = jobs.n_nodes[j]
                 used[p] += nodes * min(left[n], room[n])
                 at_end[p] += nodes * (left[n] > room[n])
                 if end[j] > ahead_ms and not (bends[n] and kinds.pausable[kind]):
                     ahead_w += jobs.least_w[j] if bends[n] else jobs.power_w[j]
-            n_queue += 1
+            n += 1
         # Starts, as nodes and the limit allow them
         limit_w = twin_w[k] + calls.room_w[k]
         most_w = limit_w + ROUNDING * (abs(limit_w) + twin_w[k])
         is_full = used < 0
-        for i in range(n_queue):
+        for i in range(n):
             if goes[i]:
                 continue
-            j = queue[i]
+            j = active[i]
             p, nodes = jobs.pool[j], jobs.n_nodes[j]
             node_ms, stays = nodes * min(left[i], room[i]), nodes * (left[i] > room[i])
             fits = used[p] + node_ms <= capacity[p, k] * step_ms
-            fits = not is_shifted or (fits and at_end[p] + stays <= capacity[p, k])
+            fits = not was_shifted or (fits and at_end[p] + stays <= capacity[p, k])
             goes[i] = fits and not is_full[p] and ready[j] <= t0
             is_full[p] |= not fits and t0 - jobs.start_ms[j] >= PASSED_MS
             job_w = 0.0  # in the call ahead, where it can't be paused
@@ -173,17 +188,17 @@ def dispatch(
                 ahead_w += job_w
         # Pauses
         if least_w > most_w:
-            until_ms, order = calls.end_ms[k], np.full(n_queue, np.inf)
-            for i in range(n_queue):
-                kind = jobs.kind[queue[i]]
-                slack = jobs.deadline_ms[queue[i]] - end[queue[i]]
+            until_ms, order = calls.end_ms[k], np.full(n, np.inf)
+            for i in range(n):
+                kind = jobs.kind[active[i]]
+                slack = jobs.deadline_ms[active[i]] - end[active[i]]
                 may = goes[i] and bends[i] and kinds.pausable[kind]
                 if may and slack >= until_ms - t0 + kinds.restart_ms[kind]:
                     order[i] = -kinds.tier[kind] - slack / (2.0 * NEVER_MS)
             for i in np.argsort(order, kind="mergesort"):
                 if least_w <= most_w or order[i] == np.inf:
                     break
-                j, kind = queue[i], jobs.kind[queue[i]]
+                j, kind = active[i], jobs.kind[active[i]]
                 goes[i], ready[j] = False, until_ms
                 least_w -= low_w[i]
                 if notice_ms < kinds.stop_ms[kind]:
@@ -195,7 +210,7 @@ def dispatch(
                 left[i] += kinds.restart_ms[kind]
         # Caps by a common fraction of headroom, then the work that each job does
         fraction, speeds[:] = 0.0, 1.0
-        plain_w = (full_w[:n_queue] * goes[:n_queue]).sum()
+        plain_w = (full_w[:n] * goes[:n]).sum()
         for turn in range(4):  # jobs that end in the step end later at a cap
             if turn:
                 given = (total_w - limit_w) / max(plain_w - least_w, most_w - limit_w)
@@ -205,9 +220,9 @@ def dispatch(
                         fraction, kinds.given[kind], kinds.speed[kind]
                     )
             total_w = 0.0
-            for i in range(n_queue):
+            for i in range(n):
                 if goes[i]:
-                    j, speed = queue[i], speeds[jobs.kind[queue[i]]]
+                    j, speed = active[i], speeds[jobs.kind[active[i]]]
                     job_w = jobs.power_w[j]
                     if bends[i]:
                         job_w -= fraction * (job_w - jobs.least_w[j])
@@ -216,9 +231,9 @@ def dispatch(
                         total_w += full_w[i]
             if total_w <= most_w:
                 break
-        change_w[k], is_shifted = total_w - twin_w[k], False
-        for i in range(n_queue):
-            j, rate = queue[i], 0.0
+        change_w[k] = total_w - twin_w[k]
+        for i in range(n):
+            j, rate = active[i], 0.0
             if goes[i]:
                 rate = speeds[jobs.kind[j]] if bends[i] else 1.0
             if rate < 1:
