@@ -92,21 +92,26 @@ def _band(values: Sequence[float | None]) -> tuple[float, float] | None:
     return low, high
 
 
+def _to_sign(
+    results: Sequence[FirmResult], peak_mw: float
+) -> tuple[list[FirmResult], list[float]]:
+    """Return the results below the peak, and the level to sign of each seed [MW]."""
+    of_calls = [each for each in _headline(results) if each.calls == ALL]
+    below = [each for each in of_calls if each.level_mw < peak_mw * (1 - 1e-9)]
+    seeds = sorted({each.seed for each in below})
+    lowest = [_lowest_held([r for r in below if r.seed == seed]) for seed in seeds]
+    return below, [peak_mw if level is None else level for level in lowest]
+
+
 def recommendation(
     results: Sequence[FirmResult], bounds_mw: tuple[float, float]
 ) -> str:
     """Return the level to sign in one sentence, with its band over seeds."""
-    of_notice = [each for each in _headline(results) if each.calls == ALL]
-    peak_mw = bounds_mw[1]
-    pattern = number_format([peak_mw])
-    mw = pattern.format
-    below = [each for each in of_notice if each.level_mw < peak_mw * (1 - 1e-9)]
-    seeds = sorted({each.seed for each in below})
-    lowest = [_lowest_held([r for r in below if r.seed == seed]) for seed in seeds]
-    of_seeds = [peak_mw if level is None else level for level in lowest]
-    level_mw = max(of_seeds, default=peak_mw)
-    notice = f"a notice of {interval(of_notice[0].notice_ms)}"
-    low_mw, n_seeds = min(of_seeds, default=peak_mw), len(seeds)
+    peak_mw, mw = bounds_mw[1], number_format([bounds_mw[1]]).format
+    below, of_seeds = _to_sign(results, peak_mw)
+    level_mw, n_seeds = max(of_seeds, default=peak_mw), len(of_seeds)
+    notice = f"a notice of {interval(_headline(results)[0].notice_ms)}"
+    low_mw = min(of_seeds, default=peak_mw)
     band = f" (in {n_seeds} seeds {mw(low_mw)} to {mw(level_mw)} MW)" * (n_seeds > 1)
     if level_mw >= peak_mw:
         text = f"Sign all {mw(peak_mw)} MW as firm{band}"
@@ -201,15 +206,16 @@ def firm_sections(
     """Return the table of levels with its recommendation and notes."""
     shown, peak_mw = _headline(results), bounds_mw[1]
     sets = list(dict.fromkeys(each.calls for each in shown))
-    step, mw = interval(step_ms), number_format([peak_mw]).format
+    step, pattern = interval(step_ms), number_format([peak_mw])
+    mw = pattern.format
     n_seeds, first = len({each.seed for each in results}), "firm [MW]"
     cells = tuple(_cells(shown, ALL, peak_mw))
     tables = [SectionTable(f"Firm levels of {name}", cells, first=first)]
     if PEAKS in sets:
         of_file = [each for each in shown if each.calls == PEAKS]
-        cells, title = tuple(_cells(of_file, PEAKS, peak_mw)), "Called in its peaks"
+        cells = tuple(_cells(of_file, PEAKS, peak_mw))
         note = f"the hours of the file, widened to whole steps of {step}"
-        tables.append(SectionTable(title, cells, note, first))
+        tables.append(SectionTable("Called in peak hours", cells, note, first))
     rigid = (
         "No job and no service tolerates a call, so relief is 0: give a stream "
         "flexibility: {tier: 1} or more, or a service flexibility: "
@@ -253,7 +259,15 @@ def firm_sections(
         ),
     ]
     title = "Firm and non-firm demand"
-    return [Section("firm", title, tables=tuple(tables), notes=tuple(notes))]
+    firm_mw = max(_to_sign(results, peak_mw)[1], default=peak_mw)
+    figures = tuple(
+        Statistic(item, level_mw, "MW", pattern=pattern)
+        for item, level_mw in (
+            ("Firm demand", firm_mw),
+            ("Non-firm demand", peak_mw - firm_mw),
+        )
+    )
+    return [Section("firm", title, figures, tuple(tables), notes=tuple(notes))]
 
 
 def firm_chart(name: str, results: Sequence[FirmResult]) -> Chart:
@@ -268,7 +282,7 @@ def firm_chart(name: str, results: Sequence[FirmResult]) -> Chart:
                 [[getattr(each, field) for each in of_level] for of_level in rows],
                 dtype=float,  # None is nan
             )
-            if np.nan_to_num(of_seeds).any():
+            if np.nan_to_num(of_seeds).any() or not (panels or lines):
                 lines.append(
                     Line(
                         level_mw,

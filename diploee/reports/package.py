@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import csv
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from glob import escape
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from diploee.base.clock import NamedSpan
 from diploee.base.errors import InputError
 from diploee.base.files import FolderKind, whole_folder
+from diploee.base.metric import NONE, format_short
 from diploee.base.progress import stage
 from diploee.base.version import full_version
 from diploee.facility.base import REACTIVE
 from diploee.grid.dynamics.ride_through_study import ride_through
 from diploee.grid.export.base import Options
+from diploee.grid.export.by_year import SEASONS
 from diploee.grid.export.registry import export_run
 from diploee.grid.limits.report import get_reports, limits_section
 from diploee.reports.build import Report, period_text, report_page
@@ -24,7 +28,7 @@ from diploee.reports.compare import compare
 from diploee.reports.datasheet import data_sheet, write_csv
 from diploee.runs.folder import LIMITS_FILE, MANIFEST, METRICS_FILE, write_json
 from diploee.runs.reader import RunFolder
-from diploee.runs.sections import Section, as_lines
+from diploee.runs.sections import Section, SectionTable, Statistic, as_lines
 
 MARKER, RECORD, STUDIED = "package.json", "record", "as_studied"
 PACKAGE_FOLDER = FolderKind(
@@ -49,7 +53,7 @@ def write_package(
     *,
     peaks: Sequence[NamedSpan] | None = None,
     excel: bool = False,
-    firm: Callable[[], Section],
+    firm: Callable[[], tuple[Section, bool]],
     force: bool = False,
 ) -> None:
     """Write a run's package; over an older one, also what changed since that.
@@ -65,18 +69,30 @@ def write_package(
     excel : bool
         Also write the table by year as a workbook.
     firm : callable
-        Returns the table of firm levels, or raises an `InputError` that says why not.
+        Returns the table of firm levels, and whether any work tolerates a call; or
+        raises an `InputError` that says why not.
     force : bool
         Replace an older package.
     """
     sheet, options = data_sheet(run, (), peaks or ()), {"peaks": peaks, "excel": excel}
+    absent = list[str]()
+
+    def firm_page(_: Path) -> Section:
+        section, can_wait = firm()
+        if not can_wait:
+            absent.append(
+                "- What do jobs and services give up when called? no work is declared "
+                "flexible: give a stream or a service `flexibility`"
+            )
+        return section
+
     parts = [
         *_parts(run, sheet, options),
         (
             "firm",
             "What does a megawatt cost that is not firm?",
             "notes",
-            lambda _: firm(),
+            firm_page,
         ),
         (
             "differences",
@@ -86,7 +102,7 @@ def write_package(
         ),
     ]
     subtitle = f"{period_text(run)}; power: {run.boundary()}"
-    rows, absent = [], []
+    rows = list[str]()
     whole = whole_folder(out, force, kind=PACKAGE_FOLDER)
     with stage("package") as update, whole as folder:
         for number, (name, question, assumed, write) in enumerate(parts):
@@ -106,6 +122,7 @@ def write_package(
             paths = sorted(folder.glob(f"{name}*"))
             files = ", ".join(f"`{path.name}{'/' * path.is_dir()}`" for path in paths)
             rows.append(f"| {question} | {files} | {assumed} |")
+        absent += _lacking(run, folder, peaks is not None)
         title, *sources = as_lines([replace(sheet.sections[-1], tables=())])
         lines = (
             f"# {run.scenario.name}: what a planner asks",
@@ -126,12 +143,33 @@ def write_package(
         write_json(folder / MARKER, {"diploee_version": version, "files": names})
 
 
+def _lacking(run: RunFolder, folder: Path, has_peaks: bool) -> Iterator[str]:
+    """Yield what a package's files leave open, with the reason."""
+    if REACTIVE not in run.series().check():
+        yield (
+            "- What are its Mvar, power factor and record in a power flow (RAW)? the "
+            "run has no reactive power: give facility.stages"
+        )
+    cases = {row["case"] for row in _csv_rows(folder / "by_year" / "by_year.csv")}
+    if seasons := [] if has_peaks else [name for name in SEASONS if name not in cases]:
+        yield f"- What is its {' or '.join(seasons)}? the run has no such hours"
+
+
+def _csv_rows(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a CSV file; none without it."""
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def _parts(run: RunFolder, sheet: Report, by_year: dict[str, Any]) -> Iterator[Part]:
     """Yield the parts of a package that are from the run alone."""
 
     def export(format_name: str, **options: Any) -> Callable[[Path], object]:
         return lambda place: export_run(run, format_name, place, Options(**options))
 
+    rides, has_q = run.scenario.facility.ride_through, REACTIVE in run.series().check()
     yield (
         RECORD,
         "Of which scenario and figures is all this?",
@@ -146,7 +184,8 @@ def _parts(run: RunFolder, sheet: Report, by_year: dict[str, Any]) -> Iterator[P
     )
     yield (
         "by_year",
-        "What MW, Mvar and power factor has each step in each year and seasonal peak?",
+        f"What MW{', Mvar and power factor' * has_q} has each step in each year and "
+        "peak?",
         "each column `*_basis`",
         export("by-year", **by_year),
     )
@@ -156,10 +195,9 @@ def _parts(run: RunFolder, sheet: Report, by_year: dict[str, Any]) -> Iterator[P
         SIDECAR,
         export("8760", leap_day="drop-last-day"),
     )
-    rides, has_q = run.scenario.facility.ride_through, REACTIVE in run.series().check()
     yield (
         "psse",
-        "What are its records in a power flow and in a study of dynamics?",
+        f"What are its records in {'a power flow and in ' * has_q}a study of dynamics?",
         f"{SIDECAR}; not verified in PSS/E",
         export("psse", parts=["raw"] * has_q + ["cmld"] + ["perc1"] * bool(rides)),
     )
@@ -210,5 +248,36 @@ def _differences(older: Path, folder: Path) -> Section:
     changed = [row for row in found.rows if not row.has_equal_text] if found else []
     if found is None or not (found.settings or changed):
         raise InputError("no earlier package in this place has other keys or figures")
+    source = records[0] if records[0].name == STUDIED else older
     shutil.copytree(records[0], folder / STUDIED)
-    return replace(found, rows=tuple(changed)).sections()[0]
+    figures = _changed_figures(source, folder)
+    (first,) = replace(found, rows=(), settings={}, stages={}).sections()
+    (last,) = replace(found, rows=tuple(changed), verdicts={}).sections()
+    return replace(last, tables=(*first.tables, *figures, *last.tables))
+
+
+def _changed_figures(source: Path, folder: Path) -> Iterator[SectionTable]:
+    """Yield the changed key figures of pages, and keep the studied ones."""
+    for name, title in (("ride_through", "Ride-through"), ("firm", "Firm demand")):
+        file = f"{name}.csv"
+        places = source / file, folder / file
+        pair = [_figures(place) for place in places]
+        cells = tuple(
+            Statistic(item, of.get(item, NONE), quantity=label)
+            for item in dict.fromkeys(chain(*pair))
+            if len({of.get(item) for of in pair}) > 1
+            for label, of in zip(LABELS, pair, strict=True)
+        )
+        if cells:
+            yield SectionTable(title, cells)
+        if places[0].exists():
+            shutil.copyfile(places[0], folder / STUDIED / file)
+
+
+def _figures(place: Path) -> dict[str, str]:
+    """Return the key figures of a page as text by name, from its CSV file."""
+    return {
+        row["item"]: f"{format_short(float(row['value']))} {row['unit']}".rstrip()
+        for row in _csv_rows(place)
+        if row["value"] and not row["quantity"]
+    }

@@ -160,8 +160,9 @@ def test_hours_outside_the_run_are_refused_with_their_line(cooled, tmp_path) -> 
 
 def test_power_factor_has_its_worse_end_and_not_its_best(cooled) -> None:
     row = diploee.by_year(cooled).set_index("case").loc["all hours"]
-    of = cooled.facility()[["facility_power_w", "facility_reactive_var"]].resample("1h").mean()
-    factor = of.iloc[:, 0] / np.hypot(of.iloc[:, 0], of.iloc[:, 1])
+    columns = ["facility_power_w", "facility_reactive_var"]
+    p_w, q_var = cooled.facility(columns).resample("1h").mean().to_numpy().T
+    factor = pd.Series(p_w / np.hypot(p_w, q_var))
     assert row["power_factor_p5"] == pytest.approx(factor.quantile(0.05), rel=1e-5)
     assert row["power_factor_p5"] < row["power_factor_p50"]
     assert "power_factor_p95" not in row
