@@ -145,7 +145,7 @@ def package(
 
 def firm_section(
     scenario: Scenario, profiles: AnyProfiles = (), peaks: Path | str | None = None
-) -> tuple[Section, bool]:
-    """Return the table of firm levels, and whether any work tolerates a call."""
+) -> Section:
+    """Return the table of a site's firm levels, by the seed of the scenario."""
     found = firm(scenario, seeds=1, notice="1 h", profiles=profiles, peaks=peaks)
-    return found.sections()[0], found.can_wait
+    return found.sections()[0]

@@ -217,13 +217,11 @@ def firm_sections(
         note = f"the hours of the file, widened to whole steps of {step}"
         tables.append(SectionTable("Called in peak hours", cells, note, first))
     rigid = (
-        "No job and no service tolerates a call, so relief is 0: give a stream "
-        "flexibility: {tier: 1} or more, or a service flexibility: "
-        "{power_limit: 0.75}."
+        "no work is declared flexible, so relief is 0: give a stream flexibility: "
+        "{tier: 1} or more, or a service flexibility: {power_limit: 0.75}"
     )
     longer = ", ".join(f"{part / (1 - part):.0%}" for part in TOLERATED_LOSS[1:])
     notes = [
-        *([] if can_wait else [rigid]),
         *(
             f"Nothing is above {mw(of[0].level_mw)} MW: the peak is {mw(peak_mw)} MW."
             for of in _by_level(shown)
@@ -260,44 +258,32 @@ def firm_sections(
     ]
     title = "Firm and non-firm demand"
     firm_mw = max(_to_sign(results, peak_mw)[1], default=peak_mw)
-    figures = tuple(
-        Statistic(item, level_mw, "MW", pattern=pattern)
-        for item, level_mw in (
-            ("Firm demand", firm_mw),
-            ("Non-firm demand", peak_mw - firm_mw),
-        )
-    )
+    note = "" if can_wait else rigid
+    figures = (Statistic("Firm demand to sign", firm_mw, "MW", note, pattern=pattern),)
     return [Section("firm", title, figures, tuple(tables), notes=tuple(notes))]
 
 
 def firm_chart(name: str, results: Sequence[FirmResult]) -> Chart:
     """Return the chart of need, relief, battery and delayed work over the level."""
-    shown, panels = _headline(results), list[Panel]()
+    shown = _headline(results)
     rows = list(_by_level([each for each in shown if each.calls == ALL]))
     level_mw = np.array([of_level[0].level_mw for of_level in rows])
-    for label, fields in PANELS.items():
-        lines = list[Line]()
-        for k, (title, field) in enumerate(fields.items()):
-            of_seeds = np.array(
-                [[getattr(each, field) for each in of_level] for of_level in rows],
-                dtype=float,  # None is nan
-            )
-            if np.nan_to_num(of_seeds).any() or not (panels or lines):
-                lines.append(
-                    Line(
-                        level_mw,
-                        np.median(of_seeds, axis=1),
-                        title,
-                        colour(k),
-                        label.partition("[")[2].rstrip("]"),
-                        markers=True,
-                        significant=True,
-                        limits=(of_seeds.min(axis=1), of_seeds.max(axis=1)),
-                    )
-                )
-        if lines:
-            axes = Axis("Firm level [MW]"), Axis(label, from_zero=True)
-            panels.append(Panel(*axes, tuple(lines)))
+
+    def line(title: str, field: str, k: int) -> Line:
+        values = [[getattr(each, field) for each in of_level] for of_level in rows]
+        y = np.array(values, dtype=float)  # None is nan
+        limits = y.min(axis=1), y.max(axis=1)
+        middle, look = np.median(y, axis=1), colour(k)
+        return Line(level_mw, middle, title, look, markers=True, limits=limits)
+
+    panels = tuple(
+        Panel(
+            Axis("Firm level [MW]"),
+            Axis(label, from_zero=True),
+            tuple(line(*of, k) for k, of in enumerate(fields.items())),
+        )
+        for label, fields in PANELS.items()
+    )
     notice = interval(shown[0].notice_ms)
     return Chart(
         "firm",
@@ -305,5 +291,5 @@ def firm_chart(name: str, results: Sequence[FirmResult]) -> Chart:
         f"Called in all hours above the level, {notice} of notice; a point is a firm "
         "level, and bars span the seeds. No point: no battery of up to "
         f"{MAX_BATTERY_H:g} h holds it.",
-        tuple(panels),
+        panels,
     )

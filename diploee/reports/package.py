@@ -14,7 +14,7 @@ from typing import Any
 from diploee.base.clock import NamedSpan
 from diploee.base.errors import InputError
 from diploee.base.files import FolderKind, whole_folder
-from diploee.base.metric import NONE, format_short
+from diploee.base.metric import format_short
 from diploee.base.progress import stage
 from diploee.base.version import full_version
 from diploee.facility.base import REACTIVE
@@ -28,7 +28,7 @@ from diploee.reports.compare import compare
 from diploee.reports.datasheet import data_sheet, write_csv
 from diploee.runs.folder import LIMITS_FILE, MANIFEST, METRICS_FILE, write_json
 from diploee.runs.reader import RunFolder
-from diploee.runs.sections import Section, SectionTable, Statistic, as_lines
+from diploee.runs.sections import Section, as_lines
 
 MARKER, RECORD, STUDIED = "package.json", "record", "as_studied"
 PACKAGE_FOLDER = FolderKind(
@@ -38,6 +38,8 @@ PACKAGE_FOLDER = FolderKind(
     lambda content: (MARKER, *map(escape, content["files"])),
 )
 LABELS = ("as studied", "as built")
+KEPT = ("ride_through", "firm")
+"""Pages whose key figures the page of differences compares."""
 FASTEST = ("rise_1s", "drop_1s")
 """Event windows in the records for dynamics."""
 SIDECAR = "its sidecar: units, steps, source and assumed terms"
@@ -53,7 +55,7 @@ def write_package(
     *,
     peaks: Sequence[NamedSpan] | None = None,
     excel: bool = False,
-    firm: Callable[[], tuple[Section, bool]],
+    firm: Callable[[], Section],
     force: bool = False,
 ) -> None:
     """Write a run's package; over an older one, also what changed since that.
@@ -69,30 +71,18 @@ def write_package(
     excel : bool
         Also write the table by year as a workbook.
     firm : callable
-        Returns the table of firm levels, and whether any work tolerates a call; or
-        raises an `InputError` that says why not.
+        Returns the table of firm levels, or raises an `InputError` that says why not.
     force : bool
         Replace an older package.
     """
     sheet, options = data_sheet(run, (), peaks or ()), {"peaks": peaks, "excel": excel}
-    absent = list[str]()
-
-    def firm_page(_: Path) -> Section:
-        section, can_wait = firm()
-        if not can_wait:
-            absent.append(
-                "- What do jobs and services give up when called? no work is declared "
-                "flexible: give a stream or a service `flexibility`"
-            )
-        return section
-
     parts = [
         *_parts(run, sheet, options),
         (
             "firm",
             "What does a megawatt cost that is not firm?",
             "notes",
-            firm_page,
+            lambda _: firm(),
         ),
         (
             "differences",
@@ -102,7 +92,7 @@ def write_package(
         ),
     ]
     subtitle = f"{period_text(run)}; power: {run.boundary()}"
-    rows = list[str]()
+    rows, absent = list[str](), list[str]()
     whole = whole_folder(out, force, kind=PACKAGE_FOLDER)
     with stage("package") as update, whole as folder:
         for number, (name, question, assumed, write) in enumerate(parts):
@@ -119,6 +109,8 @@ def write_package(
             if isinstance(page, Report):
                 (folder / f"{name}.html").write_text(report_page(page), "utf-8")
                 write_csv(page, folder / f"{name}.csv")
+                if name in KEPT:
+                    shutil.copy(folder / f"{name}.csv", folder / RECORD)
             paths = sorted(folder.glob(f"{name}*"))
             files = ", ".join(f"`{path.name}{'/' * path.is_dir()}`" for path in paths)
             rows.append(f"| {question} | {files} | {assumed} |")
@@ -150,17 +142,19 @@ def _lacking(run: RunFolder, folder: Path, has_peaks: bool) -> Iterator[str]:
             "- What are its Mvar, power factor and record in a power flow (RAW)? the "
             "run has no reactive power: give facility.stages"
         )
+    for row in _csv_rows(folder / "firm.csv")[:1]:
+        if row["note"]:
+            yield f"- What do jobs and services give up when called? {row['note']}"
     cases = {row["case"] for row in _csv_rows(folder / "by_year" / "by_year.csv")}
-    if seasons := [] if has_peaks else [name for name in SEASONS if name not in cases]:
+    seasons = [name for name in SEASONS if name not in cases]
+    if seasons and not has_peaks:
         yield f"- What is its {' or '.join(seasons)}? the run has no such hours"
 
 
 def _csv_rows(path: Path) -> list[dict[str, str]]:
     """Return the rows of a CSV file; none without it."""
-    if not path.exists():
-        return []
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    lines = path.read_text("utf-8").splitlines() if path.exists() else ()
+    return list(csv.DictReader(lines))
 
 
 def _parts(run: RunFolder, sheet: Report, by_year: dict[str, Any]) -> Iterator[Part]:
@@ -248,36 +242,24 @@ def _differences(older: Path, folder: Path) -> Section:
     changed = [row for row in found.rows if not row.has_equal_text] if found else []
     if found is None or not (found.settings or changed):
         raise InputError("no earlier package in this place has other keys or figures")
-    source = records[0] if records[0].name == STUDIED else older
     shutil.copytree(records[0], folder / STUDIED)
-    figures = _changed_figures(source, folder)
-    (first,) = replace(found, rows=(), settings={}, stages={}).sections()
-    (last,) = replace(found, rows=tuple(changed), verdicts={}).sections()
-    return replace(last, tables=(*first.tables, *figures, *last.tables))
+    verdicts = found.verdicts | _changed_figures(*pair)
+    first = replace(found, rows=(), settings={}, stages={}, verdicts=verdicts)
+    last = replace(found, rows=tuple(changed), verdicts={})
+    (one,), (other,) = first.sections(), last.sections()
+    return replace(other, tables=one.tables + other.tables)
 
 
-def _changed_figures(source: Path, folder: Path) -> Iterator[SectionTable]:
-    """Yield the changed key figures of pages, and keep the studied ones."""
-    for name, title in (("ride_through", "Ride-through"), ("firm", "Firm demand")):
-        file = f"{name}.csv"
-        places = source / file, folder / file
-        pair = [_figures(place) for place in places]
-        cells = tuple(
-            Statistic(item, of.get(item, NONE), quantity=label)
-            for item in dict.fromkeys(chain(*pair))
-            if len({of.get(item) for of in pair}) > 1
-            for label, of in zip(LABELS, pair, strict=True)
-        )
-        if cells:
-            yield SectionTable(title, cells)
-        if places[0].exists():
-            shutil.copyfile(places[0], folder / STUDIED / file)
-
-
-def _figures(place: Path) -> dict[str, str]:
-    """Return the key figures of a page as text by name, from its CSV file."""
-    return {
-        row["item"]: f"{format_short(float(row['value']))} {row['unit']}".rstrip()
-        for row in _csv_rows(place)
-        if row["value"] and not row["quantity"]
-    }
+def _changed_figures(*records: Path) -> dict[str, tuple[str | None, ...]]:
+    """Return the key figures of pages that differ between two records, by name."""
+    pair = [
+        {
+            row["item"]: f"{format_short(float(row['value']))} {row['unit']}"
+            for name in KEPT
+            for row in _csv_rows(record / f"{name}.csv")
+            if row["value"] and not row["quantity"]
+        }
+        for record in records
+    ]
+    found = {item: tuple(of.get(item) for of in pair) for item in chain(*pair)}
+    return {item: texts for item, texts in found.items() if len(set(texts)) > 1}

@@ -291,11 +291,13 @@ def _ride(site: Site, name: str, group: str, side: Side) -> QualityTest:
         if (rate := rise_mw / STEP_S * S_PER_MIN) > most:
             failed.append(f"restores {format_rounded(rate)} MW/min, {most:g} allowed")
     if failed:
-        why = "; ".join([*[test.why] * (test.outcome == "fail"), *failed])
+        why = "; ".join((test.why, *failed))
         return replace(test, outcome="fail", why=why)
     if curve.level is None and not test.all_stays:
         trips = [str(trip) for block in blocks for trip in static_check(curve, block)]
-        said = f", as its settings say ({'; '.join(trips)})" if trips else ""
-        why = f"load leaves{said}; no time for its return is given; {test.why}"
+        leaves = "; ".join(trips) or "load leaves"
+        why = (
+            f"as its settings say, {leaves}; no time for a return is given; {test.why}"
+        )
         return replace(test, outcome="not covered", why=why)
     return test

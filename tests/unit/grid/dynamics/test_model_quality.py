@@ -189,7 +189,7 @@ def test_load_that_leaves_as_its_settings_say_is_named_where_no_return_is_asked(
     found = run.model_quality(settings={"it": LEAVES})
     test = next(of for of in found.tests if of.name == "spp_hill, low voltage")
     assert test.outcome == "not covered"
-    assert "as its settings say (leaves on 4 ms at 0.5 pu, must ride 150" in test.why
+    assert "as its settings say, leaves on 4 ms at 0.5 pu, must ride 150" in test.why
 
 
 def test_a_return_on_a_ramp_that_the_curve_allows_passes(run):
