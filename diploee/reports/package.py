@@ -243,7 +243,7 @@ def _differences(older: Path, folder: Path) -> Section:
     if found is None or not (found.settings or changed):
         raise InputError("no earlier package in this place has other keys or figures")
     shutil.copytree(records[0], folder / STUDIED)
-    verdicts = found.verdicts | _changed_figures(*pair)
+    verdicts = {**found.verdicts, **_changed_figures(*pair)}
     first = replace(found, rows=(), settings={}, stages={}, verdicts=verdicts)
     last = replace(found, rows=tuple(changed), verdicts={})
     (one,), (other,) = first.sections(), last.sections()

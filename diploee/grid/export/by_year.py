@@ -43,7 +43,6 @@ SEASONS = {
 }
 """ASSUMPTION: local months and hours of each case, of the northern hemisphere, and
 their description."""
-LEVELS = {"p5": 0.05, "p50": 0.5, "p95": 0.95}
 DIGITS = 3  # of MW and Mvar: kW and kvar
 NO_FIGURE = "none: the run does not model it"
 LCP = (
@@ -129,9 +128,9 @@ def build_out(request: ExportRequest) -> BuildOut:
         "peak_mvar": peaks.get("mvar"),
     }
     for name, basis in _bases(request).items():
-        for level in ("p5", "p50") if name == "power_factor" else ("p50", "p95"):
-            part = groups[name].quantile(LEVELS[level]) if name in hours else None
-            columns[f"{name}_{level}"] = part
+        for percent in (5, 50) if name == "power_factor" else (50, 95):
+            values = groups[name].quantile(percent / 100) if name in hours else None
+            columns[f"{name}_p{percent}"] = values
         columns[f"{name}_basis"] = basis
     rows = pd.DataFrame(columns).reset_index()
     step, names = rows["step"] - 1, [(name, basis) for name, basis, _ in cases]
