@@ -228,6 +228,8 @@ def _existing_path(path: Path | str, option: str) -> Path | None:
             with TemporaryDirectory(prefix=HIDDEN, dir=parent):
                 return None
         except OSError as error:
+            if error.errno in _DISK_FULL:  # the writer says so
+                return None
             why = reason(error)
     raise InputError(f"{path}: can't be written ({why}); check {option}")
 
