@@ -136,7 +136,7 @@ def write_package(
 
 
 def _lacking(run: RunFolder, folder: Path, has_peaks: bool) -> Iterator[str]:
-    """Yield what a package's files leave open, with the reason."""
+    """Yield questions that the files of a package leave open, with the reason."""
     if REACTIVE not in run.series().check():
         yield (
             "- What are its Mvar, power factor and record in a power flow (RAW)? the "
