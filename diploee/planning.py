@@ -94,7 +94,7 @@ def package(
     limits : Limits, path or str, or a list of these
         Limits to check during the run, files of such, or names of presets.
     peaks : path, optional
-        CSV of a system's peak hours, for `by_year`.
+        CSV of a system's peak hours, for the table by year and that of firm levels.
     excel : bool
         Also write the table by year as a workbook.
     force : bool
@@ -137,12 +137,15 @@ def package(
             out,
             peaks=spans,
             excel=excel,
-            firm=lambda: firm_section(result.scenario, profiles),
+            firm=lambda: firm_section(result.scenario, profiles, peaks),
             force=force,
         )
     return Path(out)
 
 
-def firm_section(scenario: Scenario, profiles: AnyProfiles = ()) -> Section:
+def firm_section(
+    scenario: Scenario, profiles: AnyProfiles = (), peaks: Path | str | None = None
+) -> Section:
     """Return the table of a site's firm levels, by the seed of the scenario."""
-    return firm(scenario, seeds=1, notice="1 h", profiles=profiles).sections()[0]
+    found = firm(scenario, seeds=1, notice="1 h", profiles=profiles, peaks=peaks)
+    return found.sections()[0]

@@ -94,9 +94,9 @@ ADVANCED = {
         "--confidence"
     ),
     "export": (
-        "--year --leap-day --q-table --actual --mva --at --zone --area --bus-number "
+        "--year --leap-day --time-zone --actual --mva --at --zone --area --bus-number "
         "--parts --drives --vd1 --vd2 --frcel --perc1-head --hz --fast-hz --equal "
-        "--signal --peaks --excel"
+        "--signal"
     ),
     "firm": "--step --profiles",
     "ensemble": "--dask --max-runs --accuracy --assumed",

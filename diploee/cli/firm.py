@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from diploee.base.errors import InputError
 from diploee.base.files import check_output_file, whole_file
 from diploee.base.progress import Progress
 from diploee.cli.display import ProgressBars, show_sections
@@ -18,7 +19,7 @@ from diploee.cli.options import (
     print_result,
 )
 from diploee.cli.run import ScenarioArgument, SetOption
-from diploee.reports.drawing.pictures import write_picture
+from diploee.reports.drawing.pictures import picture_kind, write_picture
 from diploee.reports.firm import firm_chart
 from diploee.runs.sections import as_dict
 from diploee.scenario.loading import load_scenario
@@ -46,6 +47,10 @@ def firm_command(
     """Compare firm levels of a load: relief, delayed work and battery size."""
     for path in filter(None, (out, picture)):
         check_output_file(path, force)  # before any work
+    if picture is not None:
+        picture_kind(picture)
+    if out is not None and out.suffix.lower() != ".csv":
+        raise InputError(f"--out: must end in .csv, found '{out.name}'")
     scenario = load_scenario(site, set_ or ())
     bars = Progress() if quiet or as_json else ProgressBars()
     study = firm(scenario, **asked.model_dump(), profiles=profiles or (), progress=bars)

@@ -8,32 +8,45 @@ import numpy as np
 
 from diploee.base.units import MS_PER_H
 from diploee.grid.firm.baselines import MAX_BATTERY_H
-from diploee.grid.firm.calls import ALL, APART_H
+from diploee.grid.firm.calls import ALL, APART_H, PEAKS
 from diploee.grid.firm.study import FirmResult
 from diploee.reports.drawing.charts import Axis, Chart, Line, Panel, colour
 from diploee.runs.formatting import MIN_RUNS, interval, number_format
 from diploee.runs.sections import Section, SectionTable, Statistic
+from diploee.scenario.flexibility import TOLERATED_LOSS
 
 HELD, LATE = 0.02, 0.05
 """ASSUMPTION: a level is recommended if the load stays within 2 % of it in all calls,
 and at most 5 % of the jobs are late."""
 
 NUMBERS = (
-    ("above", "h", "hours_above"),
-    ("energy above", "MWh", "above_mwh"),
-    ("relief", "MWh", "relief_mwh"),
-    ("most left", "MW", "largest_left_mw"),
-    ("delayed", "GPU h", "delayed_gpu_h"),
-    ("repeated", "GPU h", "repeated_gpu_h"),
-    ("late jobs", "", "jobs_late"),
-    ("slowed requests", "%", "requests_slowed"),
-    ("rejected", "%", "requests_rejected"),
-    ("battery", "MW", "largest_above_mw"),
-    ("usable", "MWh", "battery_mwh"),
-    ("high 5 of 10", "MWh", "high_5_of_10_error_mwh"),
-    ("same weekday", "MWh", "weekday_error_mwh"),
+    ("above", "h", "hours_above", ""),
+    ("energy above", "MWh", "above_mwh", ""),
+    ("relief", "MWh", "relief_mwh", ""),
+    ("most left", "MW", "largest_left_mw", ""),
+    ("delayed", "GPU h", "delayed_gpu_h", ""),
+    ("repeated", "GPU h", "repeated_gpu_h", ""),
+    ("late jobs", "", "jobs_late", ""),
+    ("late", "% of jobs", "jobs_late", "n_jobs"),
+    ("slowed requests", "%", "requests_slowed", "n_requests"),
+    ("rejected", "%", "requests_rejected", "n_requests"),
+    ("battery", "MW", "largest_above_mw", ""),
+    ("usable", "MWh", "battery_mwh", ""),
+    ("high 5 of 10", "MWh", "high_5_of_10_error_mwh", ""),
+    ("same weekday", "MWh", "weekday_error_mwh", ""),
 )
-"""Columns of the table: quantity, unit and field of a result."""
+"""Columns of the table: quantity, unit, field of a result, and of what it is a part."""
+
+PANELS = {
+    "Hours above the level [h]": {"hours": "hours_above"},
+    "Energy above the level [MWh]": {
+        "of the undisturbed load": "above_mwh",
+        "given up by jobs and services": "relief_mwh",
+    },
+    "Battery instead, usable [MWh]": {"battery": "battery_mwh"},
+    "Work delayed [GPU h]": {"work": "delayed_gpu_h"},
+}
+"""Lines of each panel by the label of its y axis: name and field of a result."""
 
 
 def _headline(results: Sequence[FirmResult]) -> list[FirmResult]:
@@ -79,21 +92,26 @@ def _band(values: Sequence[float | None]) -> tuple[float, float] | None:
     return low, high
 
 
+def _to_sign(
+    results: Sequence[FirmResult], peak_mw: float
+) -> tuple[list[FirmResult], list[float]]:
+    """Return the results below the peak, and the level to sign of each seed [MW]."""
+    of_calls = [each for each in _headline(results) if each.calls == ALL]
+    below = [each for each in of_calls if each.level_mw < peak_mw * (1 - 1e-9)]
+    seeds = sorted({each.seed for each in below})
+    lowest = [_lowest_held([r for r in below if r.seed == seed]) for seed in seeds]
+    return below, [peak_mw if level is None else level for level in lowest]
+
+
 def recommendation(
     results: Sequence[FirmResult], bounds_mw: tuple[float, float]
 ) -> str:
     """Return the level to sign in one sentence, with its band over seeds."""
-    of_notice = [each for each in _headline(results) if each.calls == ALL]
-    peak_mw = bounds_mw[1]
-    pattern = number_format([peak_mw])
-    mw = pattern.format
-    below = [each for each in of_notice if each.level_mw < peak_mw * (1 - 1e-9)]
-    seeds = sorted({each.seed for each in below})
-    lowest = [_lowest_held([r for r in below if r.seed == seed]) for seed in seeds]
-    of_seeds = [peak_mw if level is None else level for level in lowest]
-    level_mw = max(of_seeds, default=peak_mw)
-    notice = f"a notice of {interval(of_notice[0].notice_ms)}"
-    low_mw, n_seeds = min(of_seeds, default=peak_mw), len(seeds)
+    peak_mw, mw = bounds_mw[1], number_format([bounds_mw[1]]).format
+    below, of_seeds = _to_sign(results, peak_mw)
+    level_mw, n_seeds = max(of_seeds, default=peak_mw), len(of_seeds)
+    notice = f"a notice of {interval(_headline(results)[0].notice_ms)}"
+    low_mw = min(of_seeds, default=peak_mw)
     band = f" (in {n_seeds} seeds {mw(low_mw)} to {mw(level_mw)} MW)" * (n_seeds > 1)
     if level_mw >= peak_mw:
         text = f"Sign all {mw(peak_mw)} MW as firm{band}"
@@ -147,6 +165,36 @@ def _round(value: float) -> str:
     return number_format([value], 3).format(float(f"{value:.3g}"))
 
 
+def _cells(
+    results: Sequence[FirmResult], calls: str, peak_mw: float
+) -> Iterator[Statistic]:
+    """Yield a table's cells, with what is kept of the calls of all results."""
+    for of_level in _by_level(results):
+        level_mw = of_level[0].level_mw
+        item = number_format([peak_mw]).format(level_mw)
+        rows = [each for each in of_level if each.calls == calls]
+        non_firm = max(peak_mw - level_mw, 0.0)
+        yield Statistic(item, non_firm, "MW", quantity="non-firm")
+        for quantity, unit, field, whole in NUMBERS:
+            values = [getattr(each, field) for each in rows]
+            pattern = "" if unit else "{:,.0f}"
+            if whole:
+                if not any(getattr(each, whole) for each in results):
+                    continue
+                wholes = [max(getattr(each, whole), 1) for each in rows]
+                values = (100 * np.divide(values, wholes)).tolist()
+                pattern = "{:,.1f}"
+            middle, band = _median(values), _band(values)
+            yield Statistic(
+                item, middle, unit, quantity=quantity, band=band, pattern=pattern
+            )
+        kept = [100 * part for each in of_level for part in each.kept]
+        ends = np.percentile(kept, (5, 95)) if kept else (None, None)
+        for quantity, end in zip(("kept, P5", "kept, P95"), ends, strict=True):
+            percent = None if end is None else float(end)
+            yield Statistic(item, percent, "%", quantity=quantity, pattern="{:,.0f}")
+
+
 def firm_sections(
     name: str,
     results: Sequence[FirmResult],
@@ -156,58 +204,45 @@ def firm_sections(
     can_wait: bool,
 ) -> list[Section]:
     """Return the table of levels with its recommendation and notes."""
-    shown = _headline(results)
-    cells, peak_mw = list[Statistic](), bounds_mw[1]
-    pattern = number_format([peak_mw])
-    serves = any(each.requests_slowed for each in results)
-    for of_level in _by_level(shown):
-        level_mw = of_level[0].level_mw
-        item = pattern.format(level_mw)
-        rows = [each for each in of_level if each.calls == ALL]
-        non_firm = max(peak_mw - level_mw, 0.0)
-        cells.append(Statistic(item, non_firm, "MW", quantity="non-firm"))
-        for quantity, unit, field in NUMBERS:
-            values = [getattr(each, field) for each in rows]
-            if unit == "%":
-                if not serves:
-                    continue
-                values = [100 * getattr(r, field) / r.n_requests for r in rows]
-            cells.append(
-                Statistic(
-                    item,
-                    _median(values),
-                    unit,
-                    quantity=quantity,
-                    band=_band(values),
-                    pattern="" if unit else "{:,.0f}",
-                )
-            )
-        kept = [100 * part for each in of_level for part in each.kept]
-        ends = np.percentile(kept, (5, 95)) if kept else (None, None)
-        for quantity, end in zip(("kept, P5", "kept, P95"), ends, strict=True):
-            percent = None if end is None else float(end)
-            cells.append(
-                Statistic(item, percent, "%", quantity=quantity, pattern="{:,.0f}")
-            )
-    n_seeds = len({each.seed for each in results})
-    sets = list(dict.fromkeys(each.calls for each in results))
+    shown, peak_mw = _headline(results), bounds_mw[1]
+    sets = list(dict.fromkeys(each.calls for each in shown))
+    step, pattern = interval(step_ms), number_format([peak_mw])
+    mw = pattern.format
+    n_seeds, first = len({each.seed for each in results}), "firm [MW]"
+    cells = tuple(_cells(shown, ALL, peak_mw))
+    tables = [SectionTable(f"Firm levels of {name}", cells, first=first)]
+    if PEAKS in sets:
+        of_file = [each for each in shown if each.calls == PEAKS]
+        cells = tuple(_cells(of_file, PEAKS, peak_mw))
+        note = f"the hours of the file, widened to whole steps of {step}"
+        tables.append(SectionTable("Called in peak hours", cells, note, first))
     rigid = (
-        "No job and no service tolerates a call, so relief is 0: give a stream "
-        "flexibility: {tier: 1} or more, or a service flexibility: "
-        "{power_limit: 0.75}."
+        "no work is declared flexible, so relief is 0: give a stream flexibility: "
+        "{tier: 1} or more, or a service flexibility: {power_limit: 0.75}"
     )
+    longer = ", ".join(f"{part / (1 - part):.0%}" for part in TOLERATED_LOSS[1:])
     notes = [
-        *([] if can_wait else [rigid]),
-        f"{recommendation(results, bounds_mw)} Powers are means over "
-        f"{interval(step_ms)}.",
+        *(
+            f"Nothing is above {mw(of[0].level_mw)} MW: the peak is {mw(peak_mw)} MW."
+            for of in _by_level(shown)
+            if of[0].level_mw > peak_mw and not any(each.above_mwh for each in of)
+        ),
+        f"{recommendation(results, bounds_mw)} Powers are means over {step}.",
         (
             f"Simulated: the undisturbed {name} over {days:.3g} days in means over "
-            f"{interval(step_ms)}, seeds: {n_seeds}; medians over seeds, 'above' to "
+            f"{step}, seeds: {n_seeds}; medians over seeds, 'above' to "
             "'same weekday' with calls in all hours above the level and "
             f"{interval(shown[0].notice_ms)} of notice. Dispatched on it, job by job: "
             "what jobs do under a level, by "
             "their mean power, with the order of their undisturbed starts in place of "
             "the pool's scheduler."
+        ),
+        (
+            "late: jobs that end later than their slack or deadline allows, or without "
+            "these by more than their tier's loss of throughput adds to their time "
+            f"(tiers 1 to 3: {longer}), {step} at least; of all jobs in pools where "
+            f"some tolerate a call. {LATE:.0%} may be late at the level to sign "
+            "(assumed)."
         ),
         (
             f"kept: part of what a call needs that the load gives, over seeds and the "
@@ -221,50 +256,40 @@ def firm_sections(
             f"{MAX_BATTERY_H:g} h at its power holds the level."
         ),
     ]
-    table = SectionTable(f"Firm levels of {name}", tuple(cells), first="firm [MW]")
-    return [
-        Section("firm", "Firm and non-firm demand", tables=(table,), notes=tuple(notes))
-    ]
+    title = "Firm and non-firm demand"
+    firm_mw = max(_to_sign(results, peak_mw)[1], default=peak_mw)
+    note = "" if can_wait else rigid
+    figures = (Statistic("Firm demand to sign", firm_mw, "MW", note, pattern=pattern),)
+    return [Section("firm", title, figures, tuple(tables), notes=tuple(notes))]
 
 
 def firm_chart(name: str, results: Sequence[FirmResult]) -> Chart:
-    """Return the chart of relief against the work that it delays, by set of calls."""
-    shown, lines = _headline(results), list[Line]()
-    for k, calls in enumerate(dict.fromkeys(each.calls for each in shown)):
-        of_set = [each for each in shown if each.calls == calls and each.hours_called]
-        levels = list(_by_level(of_set))
-        relief_mw, gpu_h = (
-            [[getattr(r, field) / r.hours_called for r in rows] for rows in levels]
-            for field in ("relief_mwh", "delayed_gpu_h")
+    """Return the chart of need, relief, battery and delayed work over the level."""
+    shown = _headline(results)
+    rows = list(_by_level([each for each in shown if each.calls == ALL]))
+    level_mw = np.array([of_level[0].level_mw for of_level in rows])
+
+    def line(title: str, field: str, k: int) -> Line:
+        values = [[getattr(each, field) for each in of_level] for of_level in rows]
+        y = np.array(values, dtype=float)  # None is nan
+        limits = y.min(axis=1), y.max(axis=1)
+        middle, look = np.median(y, axis=1), colour(k)
+        return Line(level_mw, middle, title, look, markers=True, limits=limits)
+
+    panels = tuple(
+        Panel(
+            Axis("Firm level [MW]"),
+            Axis(label, from_zero=True),
+            tuple(line(*of, k) for k, of in enumerate(fields.items())),
         )
-        limits = (
-            np.array([min(values) for values in gpu_h]),
-            np.array([max(values) for values in gpu_h]),
-        )
-        lines.append(
-            Line(
-                np.array([_median(values) for values in relief_mw]),
-                np.array([_median(values) for values in gpu_h]),
-                calls,
-                colour(k),
-                "GPU h/h",
-                digits=0,
-                markers=True,
-                texts=tuple(f"{rows[0].level_mw:.4g} MW firm" for rows in levels),
-                limits=limits,
-            )
-        )
+        for label, fields in PANELS.items()
+    )
     notice = interval(shown[0].notice_ms)
     return Chart(
         "firm",
-        f"Relief and its cost by firm level, {name}",
-        f"Means over called hours, {notice} of notice; a point is a firm level, the "
-        "lowest at the end of a line, and bars span the seeds.",
-        (
-            Panel(
-                Axis("Relief [MW]", from_zero=True),
-                Axis("Work delayed [GPU h per called hour]", from_zero=True),
-                tuple(lines),
-            ),
-        ),
+        f"What is above each firm level, and what it takes to hold it, {name}",
+        f"Called in all hours above the level, {notice} of notice; a point is a firm "
+        "level, and bars span the seeds. No point: no battery of up to "
+        f"{MAX_BATTERY_H:g} h holds it.",
+        panels,
     )

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import csv
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from glob import escape
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from diploee.base.clock import NamedSpan
 from diploee.base.errors import InputError
 from diploee.base.files import FolderKind, whole_folder
+from diploee.base.metric import format_short
 from diploee.base.progress import stage
 from diploee.base.version import full_version
 from diploee.facility.base import REACTIVE
 from diploee.grid.dynamics.ride_through_study import ride_through
 from diploee.grid.export.base import Options
+from diploee.grid.export.by_year import SEASONS
 from diploee.grid.export.registry import export_run
 from diploee.grid.limits.report import get_reports, limits_section
 from diploee.reports.build import Report, period_text, report_page
@@ -34,6 +38,8 @@ PACKAGE_FOLDER = FolderKind(
     lambda content: (MARKER, *map(escape, content["files"])),
 )
 LABELS = ("as studied", "as built")
+KEPT = ("ride_through", "firm")
+"""Pages whose key figures the page of differences compares."""
 FASTEST = ("rise_1s", "drop_1s")
 """Event windows in the records for dynamics."""
 SIDECAR = "its sidecar: units, steps, source and assumed terms"
@@ -86,7 +92,7 @@ def write_package(
         ),
     ]
     subtitle = f"{period_text(run)}; power: {run.boundary()}"
-    rows, absent = [], []
+    rows, absent = list[str](), list[str]()
     whole = whole_folder(out, force, kind=PACKAGE_FOLDER)
     with stage("package") as update, whole as folder:
         for number, (name, question, assumed, write) in enumerate(parts):
@@ -103,9 +109,12 @@ def write_package(
             if isinstance(page, Report):
                 (folder / f"{name}.html").write_text(report_page(page), "utf-8")
                 write_csv(page, folder / f"{name}.csv")
+                if name in KEPT:
+                    shutil.copy(folder / f"{name}.csv", folder / RECORD)
             paths = sorted(folder.glob(f"{name}*"))
             files = ", ".join(f"`{path.name}{'/' * path.is_dir()}`" for path in paths)
             rows.append(f"| {question} | {files} | {assumed} |")
+        absent += _lacking(run, folder, peaks is not None)
         title, *sources = as_lines([replace(sheet.sections[-1], tables=())])
         lines = (
             f"# {run.scenario.name}: what a planner asks",
@@ -126,12 +135,35 @@ def write_package(
         write_json(folder / MARKER, {"diploee_version": version, "files": names})
 
 
+def _lacking(run: RunFolder, folder: Path, has_peaks: bool) -> Iterator[str]:
+    """Yield questions that the files of a package leave open, with the reason."""
+    if REACTIVE not in run.series().check():
+        yield (
+            "- What are its Mvar, power factor and record in a power flow (RAW)? the "
+            "run has no reactive power: give facility.stages"
+        )
+    for row in _csv_rows(folder / "firm.csv")[:1]:
+        if row["note"]:
+            yield f"- What do jobs and services give up when called? {row['note']}"
+    cases = {row["case"] for row in _csv_rows(folder / "by_year" / "by_year.csv")}
+    seasons = [name for name in SEASONS if name not in cases]
+    if seasons and not has_peaks:
+        yield f"- What is its {' or '.join(seasons)}? the run has no such hours"
+
+
+def _csv_rows(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a CSV file; none without it."""
+    lines = path.read_text("utf-8").splitlines() if path.exists() else ()
+    return list(csv.DictReader(lines))
+
+
 def _parts(run: RunFolder, sheet: Report, by_year: dict[str, Any]) -> Iterator[Part]:
     """Yield the parts of a package that are from the run alone."""
 
     def export(format_name: str, **options: Any) -> Callable[[Path], object]:
         return lambda place: export_run(run, format_name, place, Options(**options))
 
+    rides, has_q = run.scenario.facility.ride_through, REACTIVE in run.series().check()
     yield (
         RECORD,
         "Of which scenario and figures is all this?",
@@ -146,7 +178,8 @@ def _parts(run: RunFolder, sheet: Report, by_year: dict[str, Any]) -> Iterator[P
     )
     yield (
         "by_year",
-        "What MW, Mvar and power factor has each step in each year and seasonal peak?",
+        f"What MW{', Mvar and power factor' * has_q} has each step in each year and "
+        "peak?",
         "each column `*_basis`",
         export("by-year", **by_year),
     )
@@ -156,10 +189,9 @@ def _parts(run: RunFolder, sheet: Report, by_year: dict[str, Any]) -> Iterator[P
         SIDECAR,
         export("8760", leap_day="drop-last-day"),
     )
-    rides, has_q = run.scenario.facility.ride_through, REACTIVE in run.series().check()
     yield (
         "psse",
-        "What are its records in a power flow and in a study of dynamics?",
+        f"What are its records in {'a power flow and in ' * has_q}a study of dynamics?",
         f"{SIDECAR}; not verified in PSS/E",
         export("psse", parts=["raw"] * has_q + ["cmld"] + ["perc1"] * bool(rides)),
     )
@@ -211,4 +243,23 @@ def _differences(older: Path, folder: Path) -> Section:
     if found is None or not (found.settings or changed):
         raise InputError("no earlier package in this place has other keys or figures")
     shutil.copytree(records[0], folder / STUDIED)
-    return replace(found, rows=tuple(changed)).sections()[0]
+    verdicts = {**found.verdicts, **_changed_figures(*pair)}
+    first = replace(found, rows=(), settings={}, stages={}, verdicts=verdicts)
+    last = replace(found, rows=tuple(changed), verdicts={})
+    (one,), (other,) = first.sections(), last.sections()
+    return replace(other, tables=one.tables + other.tables)
+
+
+def _changed_figures(*records: Path) -> dict[str, tuple[str | None, ...]]:
+    """Return the key figures of pages that differ between two records, by name."""
+    pair = [
+        {
+            row["item"]: f"{format_short(float(row['value']))} {row['unit']}"
+            for name in KEPT
+            for row in _csv_rows(record / f"{name}.csv")
+            if row["value"] and not row["quantity"]
+        }
+        for record in records
+    ]
+    found = {item: tuple(of.get(item) for of in pair) for item in chain(*pair)}
+    return {item: texts for item, texts in found.items() if len(set(texts)) > 1}

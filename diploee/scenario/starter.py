@@ -85,6 +85,7 @@ def starter_text(site: SiteAnswers, name: str, n_nodes: int) -> str:
         "spare": spare,
         "failures": FAILURES_PER_1000_DAYS,
         "n_largest": pools["pretraining"] - spare,
+        "flexibility": _FLEXIBILITY,
         "colocation": _colocation(pools["colocation"]),
     }
     pool_lines = [
@@ -247,18 +248,24 @@ _PRETRAINING = """\
         - {{<<: *largest, name: third}}
 """  # noqa: E501
 
+_FLEXIBILITY = """\
+    # Jobs that may run slower or wait when the grid calls: without this line, no megawatt
+    # of `diploee firm` is non-firm. Tiers 1 to 3 lose up to 10, 25 or 50 % of throughput.
+    # flexibility: {tier: 1}
+"""  # noqa: E501
+
 _COLOCATION = """\
   colocation:            # tenants of colocation_10mw, the data center of the paper
     pool: colocation
     target_utilization: {occupancy}
-
+{flexibility}
 {colocation}"""
 
 _TRAINING = """\
   training:
     pool: training
     target_utilization: {occupancy}
-    classes:             # ASSUMPTION: widths, and hours, median 4; `diploee fit` learns yours
+{flexibility}    classes:             # ASSUMPTION: widths, and hours, median 4; `diploee fit` learns yours
 {classes}    calendar:            # ASSUMPTION: half again as many submissions by day as by night
       hour_of_day: [0.85, 0.8, 0.8, 0.8, 0.8, 0.85, 0.9, 1.0, 1.1, 1.2, 1.2, 1.2,
                     1.15, 1.2, 1.2, 1.2, 1.15, 1.1, 1.05, 1.0, 0.95, 0.95, 0.9, 0.85]

@@ -59,11 +59,12 @@ that can wait [s]: 10 MW and 150 MW, a year in steps of 5 min."""
 class FirmOptions(Model):
     """Levels, notices, calls and seeds of a study of firm demand."""
 
-    levels: Annotated[int, Field(ge=1, le=MAX_COUNT)] = default(
-        10, "Number of levels, evenly from minimum to peak of the undisturbed year."
+    levels: Annotated[int, Field(ge=1, le=MAX_COUNT)] | None = unset(
+        "Number of levels, evenly from minimum to peak of the undisturbed year; 10 by "
+        "default."
     )
     level: tuple[NonNegativeFloat, ...] = default(
-        (), "Firm level, instead of --levels."
+        (), "Firm level [MW], instead of --levels."
     )
     notice: Annotated[tuple[FixedSpan, ...], Field(min_length=1)] = default(
         NOTICES, "Time from the notice of a call to its start, at most a week."
@@ -138,7 +139,7 @@ def _row(result: FirmResult) -> Iterator[tuple[str, Any]]:
 def firm(
     site: AnyScenario,
     *,
-    levels: int = 10,
+    levels: int | None = None,
     level: float | Sequence[float] = (),
     notice: str | Sequence[str] = NOTICES,
     peaks: Path | str | None = None,
@@ -157,7 +158,7 @@ def firm(
         are left out.
     levels : int
         Number of firm levels, evenly from the minimum to the peak of the undisturbed
-        year.
+        year; 10 by default.
     level : float or sequence of float, optional
         Firm levels [MW], instead of `levels`.
     notice : str or sequence of str
@@ -216,7 +217,12 @@ def _study(
     if notices_ms[-1] > MAX_NOTICE_MS:
         raise InputError(f"notice: must be at most 7 d, found {asked.notice[-1]}")
     levels_w = [mw * W_PER_MW for mw in asked.level]
-    n_levels, n_steps = len(levels_w) or asked.levels, scenario.horizon_ms // step_ms
+    if levels_w and asked.levels:
+        raise InputError("level: must not be given with levels; leave out one")
+    n_levels, n_steps = (
+        len(levels_w) or asked.levels or 10,
+        scenario.horizon_ms // step_ms,
+    )
     refuse = partial(_refuse_long, asked, n_levels, n_steps, progress)
     results, bounds, can_wait = list[FirmResult](), (0.0, 0.0), False
     for k in range(asked.seeds):
@@ -234,9 +240,7 @@ def _study(
                 least_w, most_w = float(year.power_w.min()), float(year.power_w.max())
                 bounds = least_w / W_PER_MW, most_w / W_PER_MW
                 can_wait = year.services is not None or bool(year.jobs.start_ms.size)
-                levels_w = (
-                    levels_w or np.linspace(least_w, most_w, asked.levels).tolist()
-                )
+                levels_w = levels_w or np.linspace(least_w, most_w, n_levels).tolist()
             results += firm_results(
                 year,
                 of_seed.seed,

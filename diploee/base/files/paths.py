@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from diploee.base.errors import (
     InputError,
-    OutputError,
     OutputExistsError,
     ScenarioError,
     did_you_mean,
@@ -214,17 +214,24 @@ def is_free(path: Path) -> bool:
 
 
 def _existing_path(path: Path | str, option: str) -> Path | None:
-    """Return the path if it exists, or None; refuse a path that can't be created."""
+    """Return the path if it exists, or None; refuse a path that can't be created.
+
+    Only creating a folder beside it shows whether it can.
+    """
     path = local_path(path, option)
     if os.path.lexists(path):
         return path
     parent = next((p for p in path.absolute().parents if os.path.lexists(p)), Path("/"))
-    if not parent.is_dir():
-        raise OutputError(
-            f"{path}: can't be written ({parent} is a file, not a folder); check "
-            f"{option}"
-        )
-    return None
+    why = f"{parent} is a file, not a folder"
+    if parent.is_dir():
+        try:
+            with TemporaryDirectory(prefix=HIDDEN, dir=parent):
+                return None
+        except OSError as error:
+            if error.errno in _DISK_FULL:  # the writer says so
+                return None
+            why = reason(error)
+    raise InputError(f"{path}: can't be written ({why}); check {option}")
 
 
 def _is_same_or_contains(outer: Path, inner: Path) -> bool:

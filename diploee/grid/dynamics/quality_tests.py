@@ -22,7 +22,16 @@ import numpy as np
 from diploee.base.errors import Brief
 from diploee.base.progress import stage
 from diploee.base.tables import Float64Array
-from diploee.grid.dynamics.curves import CURVES, MAX_PU, SOURCE, Curve, format_seconds
+from diploee.base.units import S_PER_MIN
+from diploee.grid.dynamics.curves import (
+    CURVES,
+    MAX_PU,
+    SOURCE,
+    Curve,
+    format_rounded,
+    format_seconds,
+    static_check,
+)
 from diploee.grid.dynamics.site import Site
 from diploee.runs.reader import RunFolder
 from diploee.runs.sections import Section, SectionTable, Statistic, as_html
@@ -228,9 +237,10 @@ def _played(
         back = f"moves by {100 * moved.max():.2g} %"
     if back_s > within_s:
         failed.append(back)
+    last_mw = float(p_mw[np.searchsorted(of.time_s, last_s)])
     figures = (
         ("P before", float(p_mw[0]), "MW"),
-        ("P at its end", float(p_mw[np.searchsorted(of.time_s, last_s)]), "MW"),
+        ("P as the disturbance ends", last_mw, "MW"),
         ("Connected, least", 100 * low, "%"),
         ("Back in", back_s if is_back[-1] else None, "s"),
     )
@@ -273,11 +283,21 @@ def _ride(site: Site, name: str, group: str, side: Side) -> QualityTest:
     if not any(stage.side == side for of in blocks for stage in of.stages):
         return replace(test, why=f"facility.ride_through has no stage of {group}")
     test = _played(site, test, steps, within_s, curve.level)
-    is_untested = (curve.most_mw_per_min and not test.all_stays) or (
-        not curve.counters and any(of.counter for of in blocks)
+    failed = ["counts dips, which is prohibited"] * (
+        not curve.counters and any(block.counter for block in blocks)
     )
-    has_no_rule = curve.level is None and not test.all_stays
-    if has_no_rule or (is_untested and test.outcome == "pass"):
-        why = f"{test.why}; not all of the curve's rules are tested here"
+    if (of := test.recording) and (most := curve.most_mw_per_min) is not None:
+        rise_mw = float(np.diff(of.connected).max() * of.p_mw[0])
+        if (rate := rise_mw / STEP_S * S_PER_MIN) > most:
+            failed.append(f"restores {format_rounded(rate)} MW/min, {most:g} allowed")
+    if failed:
+        why = "; ".join((test.why, *failed))
+        return replace(test, outcome="fail", why=why)
+    if curve.level is None and not test.all_stays:
+        trips = [str(trip) for block in blocks for trip in static_check(curve, block)]
+        leaves = "; ".join(trips) or "load leaves"
+        why = (
+            f"as its settings say, {leaves}; no time for a return is given; {test.why}"
+        )
         return replace(test, outcome="not covered", why=why)
     return test

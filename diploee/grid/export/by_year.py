@@ -43,7 +43,6 @@ SEASONS = {
 }
 """ASSUMPTION: local months and hours of each case, of the northern hemisphere, and
 their description."""
-LEVELS = {"p50": 0.5, "p95": 0.95}
 DIGITS = 3  # of MW and Mvar: kW and kvar
 NO_FIGURE = "none: the run does not model it"
 LCP = (
@@ -129,9 +128,9 @@ def build_out(request: ExportRequest) -> BuildOut:
         "peak_mvar": peaks.get("mvar"),
     }
     for name, basis in _bases(request).items():
-        for level, share in LEVELS.items():
-            there = name in hours
-            columns[f"{name}_{level}"] = groups[name].quantile(share) if there else None
+        for percent in (5, 50) if name == "power_factor" else (50, 95):
+            values = groups[name].quantile(percent / 100) if name in hours else None
+            columns[f"{name}_p{percent}"] = values
         columns[f"{name}_basis"] = basis
     rows = pd.DataFrame(columns).reset_index()
     step, names = rows["step"] - 1, [(name, basis) for name, basis, _ in cases]
@@ -228,7 +227,7 @@ def _bases(request: ExportRequest) -> dict[str, str]:
     return {
         "mw": f"{means}, {run.boundary(request.options.column)}",
         "mvar": f"{reactive}; above 0 drawn",
-        "power_factor": "of MW and Mvar at each step; low values are the worse ones",
+        "power_factor": "of MW and Mvar at each step; low is worse, so P5 and not P95",
         **{
             part: f"{means}, {' and '.join(map(run.boundary, parts[part]))}"
             if part in parts
@@ -249,7 +248,9 @@ def _cases(
             first, end = request.source.rows_of(span)
             named[span.name or "peak"] |= {*range(first // n_rows, -(-end // n_rows))}
         for name, positions in named.items():
-            yield name, "from the file of peaks", hours.iloc[sorted(positions)]
+            step = interval(request.step_ms)
+            how = f"of the file of peaks: whole steps of {step} that its rows touch"
+            yield name, how, hours.iloc[sorted(positions)]
         return
     n_highest = max(round(PEAK_H * S_PER_H / request.step_s), 1)
     for name, (months, of_day, when) in SEASONS.items():

@@ -13,7 +13,7 @@ from diploee.base.units import MS_PER_H
 from diploee.grid.firm.dispatch import Calls
 from diploee.grid.firm.undisturbed import UndisturbedYear
 
-ALL = "all hours above"
+ALL, PEAKS = "all hours above", "peaks"
 BLOCKS_H = (1, 2, 4)
 """Lengths of contiguous calls [h]."""
 APART_H = 43
@@ -34,7 +34,7 @@ def call_sets(
         first = np.arange(0, n_steps - hours * per_h + 1, APART_H * per_h)
         sets[f"blocks of {hours} h"] = np.stack([first, first + hours * per_h], axis=1)
     if peaks:
-        sets["peaks"] = np.array([_steps(year, span) for span in peaks])
+        sets[PEAKS] = np.array([_steps(year, span) for span in peaks])
     return sets
 
 

@@ -41,11 +41,17 @@ def write_pictures(
     return paths
 
 
-def write_picture(chart: Chart, place: Path, force: bool = False) -> None:
-    """Write a chart to a PNG, SVG or HTML file, complete or not at all."""
+def picture_kind(place: Path) -> str:
+    """Return the kind of a picture, png, svg or html, by its name's ending."""
     kind = place.suffix.lower().lstrip(".")
     if kind not in {"png", "svg", "html"}:
         raise InputError(f"{place}: a picture's name ends in .png, .svg or .html")
+    return kind
+
+
+def write_picture(chart: Chart, place: Path, force: bool = False) -> None:
+    """Write a chart to a PNG, SVG or HTML file, complete or not at all."""
+    kind = picture_kind(place)
     content = (
         Figures().page(chart).encode()
         if kind == "html"

@@ -112,13 +112,11 @@ def test_force_over_what_is_no_run_is_refused(
     assert (tmp_path / "precious" / "notes.txt").read_text("utf-8") == "mine"
 
 
-def test_out_below_a_file_fails_with_1(
-    scenario_file: Path, library_folder: Path
-) -> None:
+def test_out_below_a_file_is_refused(scenario_file: Path, library_folder: Path) -> None:
     place = scenario_file / "run"
     arguments = ("--profiles", library_folder, "--out", place, "-q")
     ended = call("run", scenario_file, *arguments)
-    assert ended.code == EXIT_FAILED
+    assert ended.code == EXIT_BAD_INPUT
     assert ended.problem.startswith(
         f"{place}: can't be written ({scenario_file} is a file, not a"
     )

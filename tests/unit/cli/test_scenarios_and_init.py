@@ -119,6 +119,21 @@ def test_site_of_init_runs_and_never_draws_more_than_it_is_made_for(
     assert 0 < headroom["mva"] < 2
 
 
+def test_jobs_of_init_tolerate_a_call_by_a_line_without_its_comment(
+    tmp_path: Path,
+) -> None:
+    text = starter_text(SiteAnswers(colocation_share=0.2), "site", 300)
+    line = "# flexibility: {tier: 1}"
+    assert text.count(line) == 2
+    place = tmp_path / "site.yaml"
+    for shown, tier in ((text, 0), (text.replace(line, line[2:]), 1)):
+        place.write_text(shown, "utf-8")
+        streams = load_scenario(place).streams
+        for name in ("training", "colocation"):
+            flexibility = streams[name].flexibility
+            assert (flexibility.tier if flexibility else 0) == tier
+
+
 @pytest.mark.parametrize(
     ("training", "let", "largest", "n_nodes", "zone"),
     [

@@ -14,7 +14,7 @@ from builders import change_metrics, tiny_run
 from command_line import call
 
 from diploee import Run, open_run
-from diploee.base.errors import InputError, OutputError
+from diploee.base.errors import InputError
 from diploee.importers.peak_intervals import read_peak_intervals
 from diploee.reports import datasheet
 from diploee.reports.build import Report, build_report
@@ -241,7 +241,7 @@ def test_a_table_in_a_loop_of_links_is_refused(
 ) -> None:
     (tmp_path / "loop").symlink_to("loop")
     place = tmp_path / "loop" / "sheet.csv"
-    with pytest.raises(OutputError, match="can't be written"):
+    with pytest.raises(InputError, match="can't be written"):
         datasheet.write_datasheet(at_the_meter, tmp_path / "x.html", csv_file=place)
 
 

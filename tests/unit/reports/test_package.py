@@ -114,6 +114,39 @@ def test_a_changed_scenario_adds_a_page_of_keys_and_figures(
     assert contents(copy) == contents(made)
 
 
+def test_differences_begin_with_verdicts_ride_through_and_firm_demand(
+    copy: Path,
+) -> None:
+    larger = {
+        "facility.pools.main.n_nodes": 24,
+        "facility.ride_through": {"it": {"preset": "four_stages"}},
+    }
+    make(copy, SITE | larger, force=True)
+    found = pd.read_csv(copy / "differences.csv")
+    titles = [text.removeprefix("Differences: ") for text in found["section"].unique()]
+    assert titles[0] == "Verdicts" and len(titles) == 3
+    first = found[found["section"].str.endswith("Verdicts")]
+    assert {"Leaves, at most at a time", "Firm demand to sign"} <= set(first["item"])
+
+
+def test_peaks_of_a_file_are_in_both_forms_of_the_table_and_in_firm_levels(
+    tmp_path: Path,
+) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    peaks = tmp_path / "peaks.csv"
+    peaks.write_text("start,end,name\n2018-01-01 02:02,2018-01-01 03:00,grid\n")
+    place = make(tmp_path / "out", peaks=peaks, excel=True)
+    table = pd.read_csv(place / "by_year" / "by_year.csv")
+    assert table["case"].tolist() == ["all hours", "grid"]
+    rows = openpyxl.load_workbook(place / "by_year" / "by_year.xlsx")["by_year"]
+    assert [row[3] for row in rows.iter_rows(values_only=True)] == ["case", *table.case]
+    firm = pd.read_csv(place / "firm.csv")
+    called = firm["section"].str.endswith("Called in peak hours")
+    hours = firm[called & (firm["quantity"] == "above")]["value"].astype(float)
+    assert hours.max() == 1  # 58 min, in whole steps of 5 min
+    assert "summer peak" not in (place / "README.md").read_text("utf-8")
+
+
 def test_an_older_package_goes_by_force_alone_and_other_files_never(
     made: Path, copy: Path
 ) -> None:
@@ -148,6 +181,14 @@ def test_command_refuses_a_run_that_is_forecast_to_take_long(tmp_path: Path) -> 
     assert not (tmp_path / "out").exists()
 
 
+def test_command_refuses_a_place_that_cannot_be_written_before_any_work(
+    tmp_path: Path,
+) -> None:
+    site = write_scenario(tmp_path / "tiny.yaml", {"duration": "1 year"})
+    outcome = call("package", site, "--out", site / "out")
+    assert outcome.code == 2 and "can't be written" in outcome.problem
+
+
 def test_firm_table_has_a_row_for_each_level(made: Path) -> None:
     levels = pd.read_csv(made / "firm.csv")
     assert len(levels) > 0 and (made / "firm.html").is_file()
@@ -160,5 +201,10 @@ def test_a_part_that_fails_for_its_input_is_named_with_its_reason(
         make(tmp_path / "out", peaks=tmp_path / "none.csv")
     bare = {"duration": "1 h"}
     text = (make(tmp_path / "bare", bare) / "README.md").read_text("utf-8")
-    assert "no facility.ride_through" in text.split("## Not here")[1]
+    table, absent = text.split("## Not here")
+    assert "no facility.ride_through" in absent
+    assert "Mvar" not in table.split("by_year")[0] and "power flow" not in table
+    assert "(RAW)? the run has no reactive power" in absent
+    assert "summer peak or summer net peak or autumn peak? the run has no" in absent
+    assert "no work is declared flexible" in absent
     assert not (tmp_path / "bare" / "psse" / "datacenter.raw").exists()

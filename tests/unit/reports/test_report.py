@@ -18,7 +18,7 @@ import pytest
 from builders import change_metrics, tiny_run
 
 from diploee import run as simulate
-from diploee.base.errors import InputError, OutputError, OutputExistsError
+from diploee.base.errors import InputError, OutputExistsError
 from diploee.base.units import MS_PER_WEEK
 from diploee.reports import write_report
 from diploee.reports.build import Report, build_report, report_page, write_pictures
@@ -473,7 +473,7 @@ def test_pictures_are_not_written_to_a_file_in_the_way(
     run_folder: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("", "utf-8")
-    with pytest.raises(OutputError, match="is a file"):
+    with pytest.raises(InputError, match="is a file"):
         write_report([run_folder], tmp_path / "r.html", png=tmp_path / "file")
 
 

@@ -97,10 +97,45 @@ def test_a_recommendation_is_one_sentence_with_its_levels(library: Path) -> None
     assert found.sections()[0].notes[0].startswith(text)
 
 
+@pytest.mark.parametrize("flexibility", [None, {"tier": 3, "pausable": True}])
+def test_a_picture_has_the_firm_level_below_every_panel(
+    flexibility: Any, library: Path
+) -> None:
+    found = study(library, {"streams.training.flexibility": flexibility}, levels=3)
+    panels = {panel.y.label: panel for panel in found.plot().chart.panels}
+    assert {panel.x.label for panel in panels.values()} == {"Firm level [MW]"}
+    (delayed,) = panels["Work delayed [GPU h]"].layers
+    assert delayed.y.any() == bool(flexibility)
+    (hours,) = panels["Hours above the level [h]"].layers
+    rows = found.frame().query(f"calls == '{ALL}' and notice_ms == 3_600_000")
+    assert dict(zip(hours.x, hours.y, strict=True)) == pytest.approx(
+        dict(zip(rows.level_mw, rows.hours_above, strict=True))
+    )
+
+
+def test_late_jobs_are_given_in_percent_with_their_threshold(library: Path) -> None:
+    found = study(library, levels=3)
+    (section,) = found.sections()
+    (table,) = section.tables
+    rows = found.frame().query(f"calls == '{ALL}' and notice_ms == 3_600_000")
+    late = [row["late"].value for row in table.rows.values()]
+    share = 100 * rows.jobs_late / rows.n_jobs
+    assert sorted(late) == pytest.approx(sorted(share)) and max(late) > 0
+    assert table.units["late"] == "% of jobs"
+    assert any("tiers 1 to 3: 11%, 33%, 100%" in note for note in section.notes)
+
+
+def test_a_level_above_the_peak_says_that_nothing_is_above_it(library: Path) -> None:
+    found = study(library, level=[1.0, 0.01])
+    notes = [n for n in found.sections()[0].notes if n.startswith("Nothing is above")]
+    assert len(notes) == 1 and "Nothing is above 1.000" in notes[0]
+
+
 def test_a_site_without_tolerance_has_no_relief_and_says_so(library: Path) -> None:
     found = study(library, {"streams.training.flexibility": None}, levels=3)
     assert (found.frame().relief_mwh == 0).all()
-    assert "No job and no service tolerates a call" in found.sections()[0].notes[0]
+    (figure,) = found.sections()[0].figures
+    assert figure.note.startswith("no work is declared flexible, so relief is 0")
 
 
 def test_capped_services_slow_the_requests_of_called_hours() -> None:
@@ -125,6 +160,7 @@ def test_capped_services_slow_the_requests_of_called_hours() -> None:
     [
         ({"step": "7 min"}, "step: must divide an hour, found 7 min"),
         ({"levels": 0}, "levels: must be "),
+        ({"levels": 3, "level": 1.0}, "level: must not be given with levels"),
         ({"level": [-1.0]}, r"level\.0: must be "),
         ({"notice": ["soon"]}, r"notice\.0: must be "),
         ({"notise": ["1 h"]}, "notise.*did you mean 'notice'"),
@@ -159,6 +195,25 @@ def test_the_command_prints_its_table_and_writes_rows(
     assert len(rows.read_text().splitlines()) == 1 + 16
     again = json.loads(call("firm", str(site), *options, "--json").out)
     assert again["recommendation"].startswith("Sign ")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ("--out rows.xlsx", "--out: must end in .csv, found 'rows.xlsx'"),
+        ("--picture x.pdf", "x.pdf: a picture's name ends in .png, .svg or .html"),
+        ("--out site.yaml/rows.csv", "can't be written"),
+        ("--level 1 --levels 3", "level: must not be given with levels"),
+    ],
+)
+def test_the_command_refuses_before_any_work(
+    options: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_scenario(tmp_path / "site.yaml", {"duration": "1 year"})
+    done = call("firm", "site.yaml", *options.split())
+    assert done.code == 2 and text in done.problem
+    assert [path.name for path in tmp_path.iterdir()] == ["site.yaml"]
 
 
 @pytest.mark.slow

@@ -103,7 +103,7 @@ def test_kill_at_any_step_leaves_each_whole_or_absent_and_the_next_one_works(
 
 
 def test_what_a_killed_one_left_goes_a_day_later(tmp_path: Path) -> None:
-    for _ in kills(tmp_path, lambda: put_file(tmp_path, "new", False), first=4):
+    for _ in kills(tmp_path, lambda: put_file(tmp_path, "new", False), first=6):
         break
     (left,) = (tmp_path / "deep").iterdir()
     put_file(tmp_path, "new", False)

@@ -76,7 +76,7 @@ def drawn(of: ModelQuality) -> dict[str, float]:
     for name in STEPS:
         test = next(t for t in of.tests if t.name == f"voltage {name} %")
         assert test.outcome == "pass", test
-        at_its_end = figure(of, test.name, "P at its end")
+        at_its_end = figure(of, test.name, "P as the disturbance ends")
         result[name] = at_its_end / figure(of, test.name, "P before")
     return result
 
@@ -120,7 +120,8 @@ def test_motors_on_line_draw_by_the_frequency(run, plain):
     motors = of.powers(series.read(of.load, (row, row + 1)).columns)["motors"][0] / 1e6
     before = figure(plain, "flat start", "P before")
     for by_hz in (-0.5, 0.5):
-        found = figure(plain, f"frequency {by_hz:+g} Hz", "P at its end")
+        name = f"frequency {by_hz:+g} Hz"
+        found = figure(plain, name, "P as the disturbance ends")
         assert found == pytest.approx(before + motors * by_hz / 60, rel=1e-5)
 
 
@@ -165,9 +166,9 @@ def test_a_preset_that_rides_ercot_s_zones_passes_its_curve_below_and_has_none_a
     assert low["ercot_nogrr282, low voltage"] == "pass"
     assert low["ieso_3_0, low voltage"] == "not covered"
     assert set(high.values()) == {"not covered"}
-    # It leaves, and comes back in time: whether slowly enough is another question
+    # It leaves, and comes back in time; of so small a load 20 MW/min is no limit
     caiso = "caiso_straw_2026_06, low voltage"
-    assert low[caiso] == "not covered" and figure(found, caiso, "Back in") < 3
+    assert low[caiso] == "pass" and figure(found, caiso, "Back in") < 3
     slow = RideThrough(
         preset="rides_ercot",
         stages=({"voltage_pu": 0.5, "time_s": 0.0},),
@@ -184,11 +185,30 @@ def test_a_preset_that_rides_ercot_s_zones_passes_its_curve_below_and_has_none_a
     assert figure(found, name, "Back in") == pytest.approx(wanted, abs=0.05)
 
 
-def test_settings_that_count_dips_never_pass_where_that_is_prohibited(run):
+def test_load_that_leaves_as_its_settings_say_is_named_where_no_return_is_asked(run):
+    found = run.model_quality(settings={"it": LEAVES})
+    test = next(of for of in found.tests if of.name == "spp_hill, low voltage")
+    assert test.outcome == "not covered"
+    assert "as its settings say, leaves on 4 ms at 0.5 pu, must ride 150" in test.why
+
+
+def test_a_return_on_a_ramp_that_the_curve_allows_passes(run):
+    p_mw = run.model_quality().tests[0].recording.p_mw[0]
+    for ramp_s, outcome in ((60 * p_mw / 19, "pass"), (60 * p_mw / 21, "fail")):
+        back = {"voltage_pu": 0.9, "time_s": 0.0, "ramp_s": ramp_s}
+        settings = dict.fromkeys(
+            ("it", "motors", "rest"),
+            RideThrough(stages=({"voltage_pu": 0.5, "time_s": 0.0},), recovery=back),
+        )
+        low = outcomes(run.model_quality(settings=settings), "low voltage")
+        assert low["caiso_straw_2026_06, low voltage"] == outcome
+
+
+def test_settings_that_count_dips_fail_where_that_is_prohibited(run):
     counts = {"n": 3, "window_s": 60.0, "voltage_pu": 0.9}
     stays = RideThrough(preset="rides_ercot", counter=counts)
     low = outcomes(run.model_quality(settings={"it": stays}), "low voltage")
-    assert low["ercot_nogrr282, low voltage"] == "not covered"
+    assert low["ercot_nogrr282, low voltage"] == "fail"
     assert low["spp_hill, low voltage"] == "pass"
 
 

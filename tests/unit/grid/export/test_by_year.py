@@ -79,7 +79,7 @@ def test_a_constant_load_is_its_own_peak_and_percentiles(idle, table) -> None:
         mw, mvar = power[pd.Timestamp(since, tz="UTC") + pd.Timedelta("1D") :].iloc[0]
         factor = mw / np.hypot(mw, mvar)
         for name, value in zip(QUANTITIES, (mw, mvar, factor), strict=True):
-            for level in ("p50", "p95"):
+            for level in ("p5", "p50") if name == "power_factor" else ("p50", "p95"):
                 assert rows[f"{name}_{level}"].tolist() == pytest.approx(
                     [value] * len(rows), rel=1e-5
                 )
@@ -141,7 +141,8 @@ def test_named_hours_of_a_file_are_the_cases(cooled, tmp_path) -> None:
         )
     ]
     row = found.loc["summer peak"]
-    assert row["hours"] == 3 and row["hours_basis"] == "from the file of peaks"
+    basis = "of the file of peaks: whole steps of 1 h that its rows touch"
+    assert row["hours"] == 3 and row["hours_basis"] == basis
     assert row["mw_p50"] == pytest.approx(taken.median())
     # Half an hour is of the hour in which it lies
     assert found.loc["net peak"]["peak_mw"] == pytest.approx(
@@ -155,6 +156,16 @@ def test_hours_outside_the_run_are_refused_with_their_line(cooled, tmp_path) -> 
     )
     with pytest.raises(InputError, match=r"peaks\.csv:2.*lies outside the run"):
         diploee.by_year(cooled, peaks)
+
+
+def test_power_factor_has_its_worse_end_and_not_its_best(cooled) -> None:
+    row = diploee.by_year(cooled).set_index("case").loc["all hours"]
+    columns = ["facility_power_w", "facility_reactive_var"]
+    p_w, q_var = cooled.facility(columns).resample("1h").mean().to_numpy().T
+    factor = pd.Series(p_w / np.hypot(p_w, q_var))
+    assert row["power_factor_p5"] == pytest.approx(factor.quantile(0.05), rel=1e-5)
+    assert row["power_factor_p5"] < row["power_factor_p50"]
+    assert "power_factor_p95" not in row
 
 
 def test_it_and_cooling_stand_apart(cooled) -> None:

@@ -9,7 +9,7 @@ from shutil import copytree
 import pytest
 from command_line import call
 
-from diploee.base.errors import OutputError, OutputExistsError
+from diploee.base.errors import InputError, OutputError, OutputExistsError
 from diploee.grid.export import FORMATS, Options, export_run
 
 resource = pytest.importorskip(
@@ -69,7 +69,7 @@ def test_a_lone_sidecar_is_not_overwritten(fine_run, tmp_path):
 def test_place_that_cannot_be_written_is_named(fine_run, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(
-        OutputError, match=r"can't be written \(.+ is a file.*\); check --out"
+        InputError, match=r"can't be written \(.+ is a file.*\); check --out"
     ):
         export_run(fine_run, "csv", tmp_path / "file" / "out.csv")
     for folder in ("/", "."):
