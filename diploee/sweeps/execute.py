@@ -39,9 +39,9 @@ from diploee.sweeps.local import run_locally
 from diploee.sweeps.record import (
     SUMMARY_FILE,
     SWEEP_FILE,
-    folder_version,
     json_bytes,
     read_results,
+    recorded_sweep,
     summary_table,
     sweep_content,
     table_bytes,
@@ -147,6 +147,13 @@ def run_sweep(
     target = str(out) if out is not None else f"sweeps/{sweep.name}"
     folder = sweep_folder(target)
     with lock_folder(folder):
+        recorded, now = recorded_sweep(folder), full_version()
+        before = recorded.diploee_version if recorded else now
+        if recorded and recorded.is_other(sweep, runs):
+            raise OutputExistsError(
+                f"{target}: holds another sweep, which has none of these runs; choose "
+                "another --out, or remove the folder"
+            )
         results = read_results(folder, (run.run for run in runs), sweep.spec.keep)
         missing = {
             run.run: RunTask(
@@ -181,8 +188,7 @@ def run_sweep(
         outcomes = executor(tasks) if tasks else iter(())
         with ExitStack() as stack:
             stack.callback(_close, outcomes)
-            before, now = folder_version(folder), full_version()
-            if tasks and before not in (None, now):
+            if tasks and before != now:
                 progress.tell(
                     f"{target}: begun with diploee {before}, this is {now}; what that "
                     "version computed is not used, its runs are done anew"
