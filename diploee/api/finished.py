@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import cached_property, wraps
 from inspect import signature
@@ -25,7 +24,15 @@ import pyarrow as pa
 from pydantic import InstanceOf
 
 from diploee.api.sites import AnyProfiles, open_library, site_of_run
-from diploee.base.arguments import UNCHECKED, allowed, as_list, checked_arguments
+from diploee.base.arguments import (
+    UNCHECKED,
+    AnyDuration,
+    AnyTime,
+    LocalTime,
+    allowed,
+    as_list,
+    checked_arguments,
+)
 from diploee.base.errors import InputError, did_you_mean, one_line, one_of, shown
 from diploee.facility.base import Stage
 from diploee.grid import dynamics
@@ -53,7 +60,7 @@ AnyEvent: TypeAlias = Annotated[
     "InstanceOf[dynamics.Event] | Path | str",
     allowed("an event, its name or its CSV file"),
 ]
-Span = tuple[datetime | None, datetime | None]
+Span = tuple[LocalTime | None, LocalTime | None]
 
 
 class Run(RunFolder):
@@ -190,7 +197,7 @@ class Run(RunFolder):
     def answer(
         self,
         event: AnyEvent = "nerc_2024_07_10",
-        at: datetime | None = None,
+        at: LocalTime | None = None,
         settings: Annotated[Mapping[str, RideThrough] | None, UNCHECKED] = None,
     ) -> dynamics.RideThroughResult:
         """Simulate the ride-through response of the site to a grid disturbance.
@@ -212,7 +219,7 @@ class Run(RunFolder):
     @checked_arguments
     def site(
         self,
-        at: datetime | None = None,
+        at: LocalTime | None = None,
         *,
         event_window: str | None = None,
         settings: Annotated[Mapping[str, RideThrough] | None, UNCHECKED] = None,
@@ -243,7 +250,7 @@ class Run(RunFolder):
     @checked_arguments
     def model_quality(
         self,
-        at: datetime | None = None,
+        at: LocalTime | None = None,
         *,
         settings: Annotated[Mapping[str, RideThrough] | None, UNCHECKED] = None,
         drives: float = 0.0,
@@ -270,9 +277,9 @@ class Run(RunFolder):
         *,
         force: bool = False,
         column: str | None = None,
-        step: str | None = None,
-        first: datetime | str | None = None,
-        until: datetime | str | None = None,
+        step: AnyDuration | None = None,
+        first: AnyTime | None = None,
+        until: AnyTime | None = None,
         event_window: str | None = None,
         year: int | None = None,
         leap_day: Literal["drop-feb29", "drop-last-day"] | None = None,
@@ -285,7 +292,7 @@ class Run(RunFolder):
         kv: float | None = None,
         actual: bool | None = None,
         mva: float | None = None,
-        at: datetime | str | None = None,
+        at: AnyTime | None = None,
         zone: str | None = None,
         area: str | None = None,
         bus_number: int | None = None,

@@ -72,7 +72,10 @@ def test_target_seed_and_values_change_a_scenario_object_as_they_change_its_file
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"values": {"facility.pools.main.n_nodse": 3}}, "facility.pools.main.n_nodse"),
+        (
+            {"values": {"facility.pools.main.n_nodse": 3}},
+            "values facility.pools.main.n_nodse: ",
+        ),
         ({"target_utilization": 2}, "target_utilization: "),
     ],
 )
