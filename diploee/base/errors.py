@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sized
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from difflib import get_close_matches
 from enum import StrEnum
@@ -224,7 +224,7 @@ class Brief:
     """Base class of records and models with a repr of one line.
 
     The repr has at most about `MAX_REPR_LENGTH` characters, whatever the fields
-    contain.
+    contain. It has the text of the method `brief`, or else the fields.
     """
 
     __slots__ = ()
@@ -237,6 +237,9 @@ class Brief:
 
     def __repr__(self) -> str:
         class_: Any = type(self)
+        with suppress(AttributeError, LookupError, TypeError, ValueError):
+            text = one_line(class_.brief(self))
+            return f"<{class_.__name__} {text:.{MAX_REPR_LENGTH - 40}}>"
         parts: list[str] = []
         for name in (
             getattr(class_, "__dataclass_fields__", None) or class_.model_fields

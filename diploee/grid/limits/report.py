@@ -283,6 +283,10 @@ class LimitReport(Brief):
             f"{self.verdict.upper()} ({self.counts_text()}{part})"
         )
 
+    def brief(self) -> str:
+        """Return the title."""
+        return self.title
+
     def counts_text(self) -> str:
         """Return the number of limits with each verdict, as text."""
         order: tuple[Verdict, ...] = ("not met", "met", "inconclusive")
