@@ -14,8 +14,10 @@ from diploee.base.arguments import (
     UNCHECKED,
     AnyDuration,
     AnyTime,
+    as_list,
     checked_arguments,
 )
+from diploee.base.errors import InputError
 from diploee.base.files import check_output_folder
 from diploee.base.progress import Progress, Stopwatch, usual_progress
 from diploee.facility.base import Stage
@@ -166,6 +168,12 @@ def run(
         target = target_values(resolved, target_utilization)
         names = dict.fromkeys(target, "target_utilization")
         resolved = with_values(scenario, values, changes | target, names)
+    for key, objects in (("loads", loads), ("facility.stages", stages)):
+        if any(isinstance(item, str) for item in as_list(objects)):
+            raise InputError(
+                f"{key.rpartition('.')[2]}: must be objects or classes, found text; "
+                f"give names and import paths by values={{'{key}': [...]}}"
+            )
     options = RunOptions(
         engine=engine,
         policies=policies,

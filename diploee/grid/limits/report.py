@@ -260,7 +260,7 @@ class LimitReport(Brief):
     @property
     def is_shorter_than_year(self) -> bool:
         """True if less than a year was checked."""
-        return self.days * MS_PER_DAY < YEAR_MS
+        return self.days < YEAR_MS / MS_PER_DAY
 
     @property
     def _verdicts(self) -> list[Verdict]:
