@@ -125,7 +125,7 @@ def with_arguments(error: DiploeeError, names: Collection[str]) -> None:
 
     def argument(match: re.Match[str]) -> str:
         word = match[1].replace("-", "_")
-        near = (n for n in (word, f"{word}_s", _OPTIONS.get(word)) if n in names)
+        near = (n for n in (word, f"{word}_s", _OPTIONS.get(word, word)) if n in names)
         return _ARGUMENTS.get(word, next(near, word))
 
     if not ON_COMMAND_LINE.get():

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from diploee.base.errors import MAX_PROBLEMS, Brief, ScenarioError
 from diploee.base.files.paths import find_shipped, shipped
@@ -183,7 +183,7 @@ def _with_assumed_draws(sweep: Sweep, profiles: Sequence[str]) -> Sweep:
     return replace(sweep, base=base, spec=sweep.spec.model_copy(update={"draw": draw}))
 
 
-def is_sweep(name_or_path: object) -> bool:
+def is_sweep(name_or_path: object) -> TypeGuard[str | Path]:
     """Return True for a shipped sweep's name, or a file with the key ``base``."""
     if not isinstance(name_or_path, str | Path):
         return False

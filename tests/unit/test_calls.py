@@ -161,8 +161,10 @@ REFUSED: dict[str, tuple[Callable[[Run], Any], str]] = {
         "^values seed: must be a whole number, found True$",
     ),
     "a nested dict of values": (
-        lambda run: diploee.run(run.scenario, values={"streams": {"a": {"jobs": 1}}}),
-        "replaces the whole group 'streams', use dotted keys such as 'streams.a'",
+        lambda run: diploee.run(
+            run.scenario, values={"streams": {"training": {"pool": "main"}}}
+        ),
+        "replaces the whole group 'streams', use dotted keys such as 'streams.",
     ),
     "a key of the scenario": (
         lambda run: diploee.run(run.scenario, n_nodes=100),  # type: ignore[call-arg]
