@@ -126,6 +126,9 @@ def _checked(adapter: TypeAdapter[Any], name: str, value: Any) -> Any:
         return adapter.validate_python(value, strict=True)
     except ValidationError as error:
         details = error.errors(include_url=False)
+    deepest = max(details, key=lambda detail: len(detail["loc"]))
+    if deepest["loc"] and isinstance(deepest["loc"][-1], int):
+        name, details = f"{name}.{deepest['loc'][-1]}", [deepest]  # an item of a list
     found = details[0]["input"]
     is_plain = found is None or isinstance(found, bool)
     text = repr(found) if is_plain else one_line(shown(found))

@@ -210,6 +210,10 @@ REFUSED: dict[str, tuple[Callable[[Run], Any], str]] = {
         lambda run: run.statistics(month="2018-1"),
         "month: must be one of '2018-01', found '2018-1'",
     ),
+    "a level as text": (
+        lambda run: diploee.firm(run.scenario, level=[2, "3"]),  # type: ignore[list-item]
+        "^level.1: must be a number, found '3'$",
+    ),
     "seeds as text": (
         lambda run: diploee.ensemble(run.scenario, seeds="2"),  # type: ignore[arg-type]
         "seeds: must be a whole number of seeds, or a list of seeds, found '2'",
