@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import date
 from fnmatch import fnmatchcase
 from functools import cached_property, wraps
 from inspect import signature
@@ -25,7 +25,15 @@ import pyarrow as pa
 from pydantic import InstanceOf
 
 from diploee.api.sites import AnyProfiles, open_library, site_of_run
-from diploee.base.arguments import UNCHECKED, allowed, as_list, checked_arguments
+from diploee.base.arguments import (
+    UNCHECKED,
+    AnyDuration,
+    AnyTime,
+    LocalTime,
+    allowed,
+    as_list,
+    checked_arguments,
+)
 from diploee.base.errors import InputError, did_you_mean, one_line, one_of, shown
 from diploee.facility.base import Stage
 from diploee.grid import dynamics
@@ -53,7 +61,7 @@ AnyEvent: TypeAlias = Annotated[
     "InstanceOf[dynamics.Event] | Path | str",
     allowed("an event, its name or its CSV file"),
 ]
-Span = tuple[datetime | None, datetime | None]
+Span = tuple[LocalTime | None, LocalTime | None]
 
 
 class Run(RunFolder):
@@ -65,7 +73,9 @@ class Run(RunFolder):
         return get_reports(self)
 
     @overload
-    def limits(self, limits: Limits | Path | str) -> LimitReport: ...
+    def limits(
+        self, limits: Limits | Mapping[str, Any] | Path | str
+    ) -> LimitReport: ...
 
     @overload
     def limits(
@@ -80,15 +90,16 @@ class Run(RunFolder):
 
         Parameters
         ----------
-        limits : Limits, path or str, or a list of these
-            Limits, their file, or the name of a preset such as ``"ercot_nprr1191"``.
+        limits : Limits, mapping, path or str, or a list of these
+            Limits, their content as a dict, their file, or the name of a preset such as
+            ``"ercot_nprr1191"``.
 
         Returns
         -------
         LimitReport or tuple of LimitReport
             One report for each file of limits; a tuple for a list.
         """
-        if isinstance(limits, Limits | Path | str):
+        if isinstance(limits, Limits | Mapping | Path | str):
             return get_report(self, load_limits(limits))
         return tuple(get_report(self, load_limits(item)) for item in limits)
 
@@ -98,7 +109,7 @@ class Run(RunFolder):
         name: str | None = None,
         *,
         pool: str | None = None,
-        month: str | None = None,
+        month: Annotated[str | int | date | None, UNCHECKED] = None,
     ) -> pd.DataFrame:
         """Return metrics with their units and labels, one per row.
 
@@ -109,8 +120,8 @@ class Run(RunFolder):
             pattern such as ``"*.max_mw"``; all metrics by default.
         pool : str, optional
             Metrics of this pool only.
-        month : str, optional
-            Metrics of this month only, such as ``"2018-01"``.
+        month : str, int, datetime.date or pandas.Period, optional
+            Metrics of this month only, such as ``"2018-01"``, or 1 for each January.
 
         Returns
         -------
@@ -128,12 +139,16 @@ class Run(RunFolder):
         for argument, wanted in (("pool", pool), ("month", month)):
             if wanted is not None:
                 present = _parts_after(parts.values(), argument)
-                if wanted not in present:
+                text, number = str(wanted), None
+                if argument == "month":
+                    text, number = text[: len("2018-01")], text.zfill(2)
+                found = {each for each in present if text == each or number == each[5:]}
+                if not found:
                     raise InputError(
                         f"{argument}: must be one of {one_of(present)}, found "
-                        f"'{wanted}'{did_you_mean(wanted, present)}"
+                        f"'{wanted}'{did_you_mean(text, present)}"
                     )
-                parts = {key: words for key, words in parts.items() if wanted in words}
+                parts = {key: words for key, words in parts.items() if found & {*words}}
         if name is not None:
             result = [
                 key
@@ -190,7 +205,7 @@ class Run(RunFolder):
     def answer(
         self,
         event: AnyEvent = "nerc_2024_07_10",
-        at: datetime | None = None,
+        at: LocalTime | None = None,
         settings: Annotated[Mapping[str, RideThrough] | None, UNCHECKED] = None,
     ) -> dynamics.RideThroughResult:
         """Simulate the ride-through response of the site to a grid disturbance.
@@ -212,7 +227,7 @@ class Run(RunFolder):
     @checked_arguments
     def site(
         self,
-        at: datetime | None = None,
+        at: LocalTime | None = None,
         *,
         event_window: str | None = None,
         settings: Annotated[Mapping[str, RideThrough] | None, UNCHECKED] = None,
@@ -243,7 +258,7 @@ class Run(RunFolder):
     @checked_arguments
     def model_quality(
         self,
-        at: datetime | None = None,
+        at: LocalTime | None = None,
         *,
         settings: Annotated[Mapping[str, RideThrough] | None, UNCHECKED] = None,
         drives: float = 0.0,
@@ -270,9 +285,9 @@ class Run(RunFolder):
         *,
         force: bool = False,
         column: str | None = None,
-        step: str | None = None,
-        first: datetime | str | None = None,
-        until: datetime | str | None = None,
+        step: AnyDuration | None = None,
+        first: AnyTime | None = None,
+        until: AnyTime | None = None,
         event_window: str | None = None,
         year: int | None = None,
         leap_day: Literal["drop-feb29", "drop-last-day"] | None = None,
@@ -285,7 +300,7 @@ class Run(RunFolder):
         kv: float | None = None,
         actual: bool | None = None,
         mva: float | None = None,
-        at: datetime | str | None = None,
+        at: AnyTime | None = None,
         zone: str | None = None,
         area: str | None = None,
         bus_number: int | None = None,
@@ -570,7 +585,9 @@ datasheet = _as_function(Run.datasheet)
 
 
 @overload
-def limits(run: AnyRun, limits: Limits | Path | str) -> LimitReport: ...
+def limits(
+    run: AnyRun, limits: Limits | Mapping[str, Any] | Path | str
+) -> LimitReport: ...
 
 
 @overload
@@ -587,8 +604,9 @@ def limits(run: AnyRun, limits: AnyLimits) -> Any:
     ----------
     run : Run or path
         Run, or its folder.
-    limits : Limits, path or str, or a list of these
-        Limits, their file, or the name of a preset; a list gives a tuple of reports.
+    limits : Limits, mapping, path or str, or a list of these
+        Limits, their content, their file, or the name of a preset; a list gives a tuple
+        of reports.
     """
     reports: Any = open_run(run).limits
     return reports(limits)

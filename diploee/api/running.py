@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date, timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,14 @@ from pydantic import InstanceOf
 
 from diploee.api.finished import Run, open_run
 from diploee.api.sites import AnyProfiles, AnyScenario, Values, site_of, with_values
-from diploee.base.arguments import UNCHECKED, checked_arguments
+from diploee.base.arguments import (
+    UNCHECKED,
+    AnyDuration,
+    AnyTime,
+    as_list,
+    checked_arguments,
+)
+from diploee.base.errors import InputError
 from diploee.base.files import check_output_folder
 from diploee.base.progress import Progress, Stopwatch, usual_progress
 from diploee.facility.base import Stage
@@ -37,10 +43,10 @@ def run(
     scenario: AnyScenario,
     out: Path | str | None = None,
     *,
-    start: date | str | None = None,
-    duration: timedelta | str | None = None,
-    resolution: timedelta | str | None = None,
-    step: timedelta | str | None = None,
+    start: AnyTime | None = None,
+    duration: AnyDuration | None = None,
+    resolution: AnyDuration | None = None,
+    step: AnyDuration | None = None,
     seed: int | None = None,
     limits: AnyLimits = (),
     target_utilization: float | None = None,
@@ -156,18 +162,18 @@ def run(
         "step": step,
         "seed": seed,
     }
-    changes = {
-        key: f"{value.total_seconds():.15g} s"
-        if isinstance(value, timedelta)
-        else value
-        for key, value in roots.items()
-        if value is not None
-    }
+    changes = {key: value for key, value in roots.items() if value is not None}
     resolved = with_values(scenario, values, changes)
     if target_utilization is not None:
         target = target_values(resolved, target_utilization)
         names = dict.fromkeys(target, "target_utilization")
         resolved = with_values(scenario, values, changes | target, names)
+    for key, objects in (("loads", loads), ("facility.stages", stages)):
+        if any(isinstance(item, str) for item in as_list(objects)):
+            raise InputError(
+                f"{key.rpartition('.')[2]}: must be objects or classes, found text; "
+                f"give names and import paths by values={{'{key}': [...]}}"
+            )
     options = RunOptions(
         engine=engine,
         policies=policies,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import InstanceOf
 
 from diploee.base.arguments import UNCHECKED, allowed, as_list, checked_arguments
+from diploee.base.errors import ScenarioError, python_words
 from diploee.base.files.paths import ShippedKind, shipped
-from diploee.base.plain_data import KeyPath
 from diploee.grid.limits.file import AnyLimits, load_limits, load_scenario_limits
 from diploee.grid.limits.watch import WatchedLimits
 from diploee.importers.inputs import load_inputs
@@ -20,6 +21,7 @@ from diploee.profiles.library import ProfileLibrary
 from diploee.runs.reader import RunFolder
 from diploee.scenario import loading
 from diploee.scenario.loading import (
+    place_of,
     scenario_from_dict,
     with_overrides,
     with_set_keys,
@@ -191,6 +193,22 @@ def starter(answers: SiteAnswers, name: str) -> tuple[str, int]:
     return text, n_nodes
 
 
+@contextmanager
+def _groups_named(changes: Mapping[str, Any]) -> Iterator[None]:
+    """Add to errors that a dict among the changes replaces a whole group."""
+    try:
+        yield
+    except ScenarioError as error:
+        for key, value in changes.items():
+            if isinstance(value, Mapping) and value:
+                raise ScenarioError(
+                    f"{problem}; a dict replaces the whole group '{key}', use dotted "
+                    f"keys such as '{key}.{next(iter(value))}' to change a part"
+                    for problem in error.problems
+                ) from error
+        raise
+
+
 def with_values(
     scenario: AnyScenario,
     values: Values,
@@ -199,20 +217,19 @@ def with_values(
 ) -> Scenario:
     """Return a scenario with changed keys; `names` are those of keys in errors."""
     texts = [] if isinstance(values, Mapping) else as_list(values)
-    by_key = {**(values if isinstance(values, Mapping) else {}), **(further or {})}
-    if isinstance(scenario, Path | str):
-        return loading.load_scenario(scenario, texts, by_key, names)
-    if isinstance(scenario, Scenario):
-        if not texts and not by_key:
-            return scenario
-        written, folder = scenario.model_dump(mode="json"), scenario.folder
-    else:
-        written, folder = {**scenario}, Path()
-    data, called = with_overrides(written, texts, by_key, names or {})
-    data = with_set_keys(data, written, called)
-
-    def where(key_path: KeyPath) -> str:
-        key = dotted_key(key_path) or "scenario"
-        return called.get(key, key)
-
-    return scenario_from_dict(data, where).with_folder(folder)
+    changes = {**values} if isinstance(values, Mapping) else {}
+    by_key = {**changes, **(further or {})}
+    names = {**{key: f"--set {key}" for key in changes}, **(names or {})}
+    with python_words(bool(changes)), _groups_named(changes):
+        if isinstance(scenario, Path | str):
+            return loading.load_scenario(scenario, texts, by_key, names)
+        if isinstance(scenario, Scenario):
+            if not texts and not by_key:
+                return scenario
+            written, folder = scenario.model_dump(mode="json"), scenario.folder
+        else:
+            written, folder = {**scenario}, Path()
+        data, called = with_overrides(written, texts, by_key, names)
+        data = with_set_keys(data, written, called)
+        where = place_of(called, lambda key_path: dotted_key(key_path) or "scenario")
+        return scenario_from_dict(data, where).with_folder(folder)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date, datetime, timedelta
 from functools import cache, wraps
 from inspect import Parameter, signature
 from types import SimpleNamespace
-from typing import Any, ParamSpec, TypeVar, get_type_hints
+from typing import Annotated, Any, ParamSpec, TypeAlias, TypeVar, get_type_hints
 
-import numpy as np
-from pydantic import TypeAdapter, ValidationError, WrapValidator
+from pydantic import BeforeValidator, TypeAdapter, ValidationError, WrapValidator
 
 from diploee.base.errors import (
     DiploeeError,
@@ -20,7 +20,7 @@ from diploee.base.errors import (
     shown,
     with_arguments,
 )
-from diploee.base.plain_data import must_be, must_be_text
+from diploee.base.plain_data import DATE, as_yaml, must_be, must_be_text
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,6 +39,22 @@ def allowed(text: str) -> WrapValidator:
             raise must_be(text, value) from None
 
     return WrapValidator(check)
+
+
+def _as_time(value: Any) -> datetime:
+    try:
+        return datetime.fromisoformat(str(as_yaml(value)))
+    except ValueError:
+        raise must_be(DATE, value) from None
+
+
+AnyTime: TypeAlias = Annotated[date | str, allowed(DATE)]
+AnyDuration: TypeAlias = Annotated[
+    timedelta | str, allowed("a duration with its unit, such as '7 d' or '15 min'")
+]
+"""A time or duration; the function receives text."""
+LocalTime: TypeAlias = Annotated[datetime, BeforeValidator(_as_time)]
+"""A time, or a date or text that is one."""
 
 
 def as_list(value: Any) -> list[Any]:
@@ -79,17 +95,22 @@ def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
     @wraps(function)
     def checked_call(*args: P.args, **kwargs: P.kwargs) -> R:
         for name in () if is_open else kwargs.keys() - parameters.keys():
+            near = did_you_mean(name, parameters, 0.7)
+            if not near and "values" in parameters:
+                near = "; give a key of the scenario by values={'dotted.key': ...}"
             raise InputError(
                 f"{name}: not an argument of {function.__name__} (has: "
-                f"{one_of(parameters)}){did_you_mean(name, parameters)}"
+                f"{one_of(parameters)}){near}"
             )
         try:
             bound = call_signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise InputError(f"{function.__name__}: {error}") from None
+            names = one_of(parameters)
+            raise InputError(
+                f"{function.__name__}: {error}; give arguments by name (has: {names})"
+            ) from None
         for name in bound.arguments.keys() & adapters().keys():
-            value = bound.arguments[name]
-            value = value.item() if isinstance(value, np.generic) else value
+            value = as_yaml(bound.arguments[name])
             bound.arguments[name] = _checked(adapters()[name], name, value)
         try:
             return function(*bound.args, **bound.kwargs)
@@ -105,6 +126,9 @@ def _checked(adapter: TypeAdapter[Any], name: str, value: Any) -> Any:
         return adapter.validate_python(value, strict=True)
     except ValidationError as error:
         details = error.errors(include_url=False)
+    deepest = max(details, key=lambda detail: len(detail["loc"]))
+    if deepest["loc"] and isinstance(deepest["loc"][-1], int):
+        name, details = f"{name}.{deepest['loc'][-1]}", [deepest]  # an item of a list
     found = details[0]["input"]
     is_plain = found is None or isinstance(found, bool)
     text = repr(found) if is_plain else one_line(shown(found))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sized
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from difflib import get_close_matches
 from enum import StrEnum
@@ -117,6 +117,7 @@ class EarlyStopError(DiploeeError):
 ON_COMMAND_LINE = ContextVar("ON_COMMAND_LINE", default=False)
 """True within a command of `diploee`, whose errors name options, not arguments."""
 _ARGUMENTS = {"force": "force=True", "set": "values"}
+_OPTIONS = {"from": "first", "to": "until"}
 
 
 def with_arguments(error: DiploeeError, names: Collection[str]) -> None:
@@ -124,7 +125,7 @@ def with_arguments(error: DiploeeError, names: Collection[str]) -> None:
 
     def argument(match: re.Match[str]) -> str:
         word = match[1].replace("-", "_")
-        near = (name for name in (word, f"{word}_s") if name in names)
+        near = (n for n in (word, f"{word}_s", _OPTIONS.get(word, word)) if n in names)
         return _ARGUMENTS.get(word, next(near, word))
 
     if not ON_COMMAND_LINE.get():
@@ -132,6 +133,19 @@ def with_arguments(error: DiploeeError, names: Collection[str]) -> None:
             re.sub(r"--([a-z][a-z-]+)", argument, line) for line in error.problems
         )
         error.args = (error.problems,)
+
+
+_IN_PYTHON = ContextVar("_IN_PYTHON", default=False)
+
+
+@contextmanager
+def python_words(active: bool) -> Iterator[None]:
+    """Write None and True, not null and true, in errors within the block."""
+    token = _IN_PYTHON.set(active and not ON_COMMAND_LINE.get())
+    try:
+        yield
+    finally:
+        _IN_PYTHON.reset(token)
 
 
 _NAMES_OPTIONS = ContextVar("_NAMES_OPTIONS", default=True)
@@ -186,6 +200,8 @@ def one_line(text: str) -> str:
 def shown(value: object) -> str:
     """Format a value for an error message, as YAML would write it."""
     match value:
+        case None | bool() if _IN_PYTHON.get():
+            return repr(value)
         case None:
             return "null"
         case bool():
@@ -208,7 +224,7 @@ class Brief:
     """Base class of records and models with a repr of one line.
 
     The repr has at most about `MAX_REPR_LENGTH` characters, whatever the fields
-    contain.
+    contain. It has the text of the method `brief`, or else the fields.
     """
 
     __slots__ = ()
@@ -221,6 +237,9 @@ class Brief:
 
     def __repr__(self) -> str:
         class_: Any = type(self)
+        with suppress(AttributeError, LookupError, TypeError, ValueError):
+            text = one_line(class_.brief(self))
+            return f"<{class_.__name__} {text:.{MAX_REPR_LENGTH - 40}}>"
         parts: list[str] = []
         for name in (
             getattr(class_, "__dataclass_fields__", None) or class_.model_fields
@@ -281,11 +300,12 @@ def counted(texts: Iterable[Iterable[str]], n_items: int, noun: str) -> list[str
     ]
 
 
-def did_you_mean(word: str, allowed: Iterable[str]) -> str:
+def did_you_mean(word: str, allowed: Iterable[str], cutoff: float = 0.5) -> str:
     """Return ``; did you mean 'x'?`` for the closest allowed words, or ""."""
-    allowed_values = list(allowed)
+    names = {name.lower(): name for name in allowed}
     matches = get_close_matches(
-        word, allowed_values, n=2, cutoff=0.9
+        word.lower(), names, n=2, cutoff=0.9
     )  # 0.9: about a letter off
-    matches = matches or get_close_matches(word, allowed_values, n=1, cutoff=0.5)
-    return f"; did you mean {' or '.join(map(repr, matches))}?" if matches else ""
+    matches = matches or get_close_matches(word.lower(), names, n=1, cutoff=cutoff)
+    near = " or ".join(repr(names[match]) for match in matches)
+    return f"; did you mean {near}?" if matches else ""

@@ -10,10 +10,12 @@ import math
 import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from datetime import date, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, cast
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError, from_json
 
@@ -29,11 +31,11 @@ from diploee.base.files import check_is_file, reason
 
 T = TypeVar("T")
 
-_DATE, _GROUP, _LIST = "an ISO date such as 2018-01-01", "a group of keys", "a list"
+DATE, _GROUP, _LIST = "an ISO date such as 2018-01-01", "a group of keys", "a list"
 ALLOWED_TEXTS = {
     "bool": "true or false",
-    "date": _DATE,
-    "datetime": _DATE,
+    "date": DATE,
+    "datetime": DATE,
     "dataclass": _GROUP,
     "dict": _GROUP,
     "finite": "a number",
@@ -200,8 +202,10 @@ class Group(dict[str, Any]):
         self._where, self._remedy = where, remedy
 
     def __missing__(self, key: str) -> NoReturn:
+        names = [name for name in self if isinstance(name, str)]
         raise _MissingKeyError(
-            f"{self._where}{key}: this key is missing; {self._remedy}"
+            f"{self._where}{key}: this key is missing (has: {one_of(names)})"
+            f"{did_you_mean(str(key), names)}{self._remedy and '; '}{self._remedy}"
         )
 
     def __or__(self, other: Any) -> Any:
@@ -284,6 +288,15 @@ def validate_record(
         return error("; ".join(filter(None, (first, *rest))))
 
     return checked(data, root, describe_path, one_error)
+
+
+def as_yaml(value: Any) -> Any:
+    """Return a number, date or duration of Python, numpy or pandas as YAML has it."""
+    if isinstance(value, np.generic):
+        value = str(value) if isinstance(value, np.datetime64) else value.item()
+    if isinstance(value, timedelta):
+        return f"{value.total_seconds():.15g} s"
+    return value.isoformat() if isinstance(value, date) else value
 
 
 def plain(value: Any) -> Any:

@@ -49,9 +49,9 @@ def report_command(
             metavar="RUN_DIR...", help="Run folders to compare, or one sweep folder."
         ),
     ],
-    out: Annotated[Path, path_option("HTML page; replaces an earlier report.")] = Path(
-        "report.html"
-    ),
+    out: Annotated[
+        Path, path_option("HTML page; replaces an earlier report of the runs.")
+    ] = Path("report.html"),
     png: Annotated[
         Path | None,
         path_option("Also write each figure as PNG to a folder.", "--png", "DIR"),
@@ -117,7 +117,7 @@ def datasheet_command(
     ] = None,
     bands: Bands = None,
     out: Annotated[
-        Path, path_option("HTML page; replaces an earlier data sheet.")
+        Path, path_option("HTML page; replaces an earlier sheet of the run.")
     ] = Path("datasheet.html"),
     csv: Annotated[
         Path | None, path_option("Also write a CSV with a row per value.", "--csv")

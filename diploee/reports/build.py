@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Protocol, TypeAlias, runtime_checkable
 
@@ -84,6 +85,7 @@ class Report:
     notes: tuple[str, ...] = ()
 
     is_sheet: bool = False  # a data sheet: figures and tables alone, none folded
+    source: str = ""  # runs or sweep of the page, by `source_of`
 
     @property
     def charts(self) -> tuple[Chart, ...]:
@@ -157,7 +159,7 @@ def write_report(
     folders : sequence of path
         Run folders, or one sweep folder.
     out : path
-        The page; an existing report of diploee is replaced.
+        The page; an existing page of the same runs is replaced.
     png, svg : path, optional
         Folders for one image of each chart.
     force : bool
@@ -184,8 +186,11 @@ def write_report(
     paths = [Path(folder) for folder in folders]
     # Files that are never replaced: all of a sweep, the files of a run
     inputs = [p for at in paths for p in ([at] if is_sweep(at) else run_files(at))]
-    check_output_file(out, force, inputs=inputs, replaces=is_report)  # before any work
+    source = source_of(paths)
+    replaces = partial(is_page_of, source)
+    check_output_file(out, force, inputs=inputs, replaces=replaces)  # before any work
     report = build_report(folders, limits, by_load=by_load, bands=bands)
+    report = replace(report, source=source)
     written, drawing_error = [Path(out)], None
     try:
         if png is not None:
@@ -194,7 +199,7 @@ def write_report(
             written += write_pictures(report, Path(svg), "svg", force, inputs)
     except DrawingError as error:
         drawing_error = error
-    with whole_file(out, force, inputs=inputs, replaces=is_report) as path:
+    with whole_file(out, force, inputs=inputs, replaces=replaces) as path:
         path.write_text(report_page(report), encoding="utf-8")
     if drawing_error is not None:
         raise DrawingError(
@@ -235,7 +240,7 @@ def report(
     runs : Run, SweepResult or path, or a list of these
         Runs or their folders, or one sweep or its folder.
     out : path
-        The page; an existing report of diploee is replaced.
+        The page; an existing page of the same runs is replaced.
     png, svg, force, limits, by_load, bands
         As in `write_report`; one name of limits may be given without a list.
 
@@ -484,13 +489,29 @@ def _labelled_warnings(runs: Sequence[RunData]) -> tuple[str, ...]:
     )
 
 
-def is_report(path: Path) -> bool:
-    """Return True if a file is a report page of diploee, which may be replaced."""
+def is_report(path: Path, mark: str = MARK) -> bool:
+    """Return True if a file is a report page of diploee, with a mark in its head."""
     try:
         with path.open("rb") as file:
-            return MARK.encode() in file.read(_HEAD_BYTES)
+            head = file.read(_HEAD_BYTES)
+            return MARK.encode() in head and mark.encode() in head
     except OSError:
         return False
+
+
+def source_of(folders: Sequence[Path]) -> str:
+    """Return a text that tells runs, or a sweep, from others: of the scenarios."""
+    return " ".join(
+        folder.name
+        if is_sweep(folder)
+        else RunFolder.open(folder).scenario.sha256()[:16]
+        for folder in folders
+    )
+
+
+def is_page_of(source: str, path: Path) -> bool:
+    """Return True for a page of the same runs, which may be replaced."""
+    return is_report(path, f'<meta name="diploee-source" content="{source}">')
 
 
 def report_page(report: Report) -> str:

@@ -8,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from diploee.base.arguments import as_list
 from diploee.base.errors import Brief, InputError, plural
 from diploee.base.metric import (
     NONE,
@@ -124,6 +125,14 @@ class Comparison(Brief):
     # Labels of runs by warning
     warnings: Mapping[str, tuple[str, ...]]
 
+    def brief(self) -> str:
+        """Return the runs and the number of differences as text."""
+        return (
+            f"{', '.join(self.labels)}: {len(self.rows)} metrics; "
+            f"{plural(len(self.settings), 'setting')} and "
+            f"{plural(len(self.verdicts), 'verdict')} differ"
+        )
+
     def __getitem__(self, key: str) -> MetricRow:
         """Return the row of a metric by its key, such as ``"power.max_mw"``."""
         return {row.metric.key: row for row in self.rows}[key]
@@ -222,13 +231,16 @@ class Comparison(Brief):
         return as_html(f"{len(self.labels)} runs compared", self.sections())
 
 
-def compare(*runs: RunFolder | Path | str, labels: Sequence[str] = ()) -> Comparison:
+def compare(
+    *runs: RunFolder | Path | str | Sequence[RunFolder | Path | str],
+    labels: Sequence[str] = (),
+) -> Comparison:
     """Compare runs with the first of them.
 
     Parameters
     ----------
     *runs : RunFolder or path
-        Runs, or their folders.
+        Runs, or their folders; or one list of these.
     labels : sequence of str, optional
         A name for each, by default what differs between them, or their folders'.
 
@@ -248,11 +260,12 @@ def compare(*runs: RunFolder | Path | str, labels: Sequence[str] = ()) -> Compar
     >>> found["power.max_mw"].change(1)  # doctest: +SKIP
     0.12
     """
-    if len(runs) < 2:
+    given = [run for item in runs for run in as_list(item)]
+    if len(given) < 2:
         raise InputError(
-            f"{plural(len(runs), 'run')} given, two or more are compared; give others"
+            f"{plural(len(given), 'run')} given, two or more are compared; give others"
         )
-    opened = [*map(RunFolder.open, runs)]
+    opened = [*map(RunFolder.open, given)]
     labels, stages = labels or run_labels(opened), _differing_stages(opened)
     settings = {
         key: values

@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,7 +46,13 @@ from diploee.metrics.attribution import ComponentKind
 from diploee.metrics.changes import CHANGE
 from diploee.metrics.demand import load_factor, rated_power
 from diploee.metrics.spectral_bands import FLAGGED_STEPS
-from diploee.reports.build import Report, is_report, period_text, report_page
+from diploee.reports.build import (
+    Report,
+    is_page_of,
+    period_text,
+    report_page,
+    source_of,
+)
 from diploee.reports.coincident import UNITS, coincident_demand
 from diploee.reports.run_sections import reactive_notes, voltage_notes
 from diploee.runs.folder import check_not_in_run, run_files
@@ -741,7 +748,9 @@ def write_datasheet(
     if bands is not None:
         run = run.with_bands(bands)
     inputs = [*run_files(run.folder), *{peak.path for peak in peaks}]
-    check_output_file(out, force, inputs=inputs, replaces=is_report)  # before any work
+    source = source_of([run.folder])
+    replaces = partial(is_page_of, source)
+    check_output_file(out, force, inputs=inputs, replaces=replaces)  # before any work
     if csv_file is not None:
         if os.path.realpath(csv_file) == os.path.realpath(out):
             raise InputError(
@@ -750,8 +759,8 @@ def write_datasheet(
         check_output_file(csv_file, force, inputs=inputs, option="--csv")
         check_not_in_run(csv_file, run.folder, "--csv")
     sheet = data_sheet(run, limits, peaks)
-    page = report_page(sheet)
-    with whole_file(out, force, inputs=inputs, replaces=is_report) as path:
+    page = report_page(replace(sheet, source=source))
+    with whole_file(out, force, inputs=inputs, replaces=replaces) as path:
         path.write_text(page, encoding="utf-8")
     if csv_file is not None:
         with whole_file(csv_file, force, inputs=inputs, option="--csv") as path:

@@ -84,10 +84,12 @@ class RunFolder(Brief):
             return folder
         run = cls(Path(folder))
         if not (run.folder / MANIFEST).is_file():
-            raise InputError(
-                f"{folder}: not a run folder (no {MANIFEST}); "
-                "create one with 'diploee run'"
-            )
+            remedy = "create one with 'diploee run'"
+            if (runs := run.folder / "runs").is_dir():  # of a sweep
+                remedy = f"its runs are the folders in {runs}"
+            elif run.folder.is_file():
+                remedy = "give the folder of a run; diploee.run simulates a scenario"
+            raise InputError(f"{folder}: not a run folder (no {MANIFEST}); {remedy}")
         version = read_json(run.folder / MANIFEST, dict).get("schema_version")
         if version != SCHEMA_VERSION:
             raise InputError(
@@ -126,7 +128,7 @@ class RunFolder(Brief):
         path = self.folder / MANIFEST
         content: dict[str, Any] = read_json(path, dict)
         validate_record(content, Manifest, one_line(str(path)), remedy=CHANGED)
-        return self._with_groups(path, content)
+        return self._with_groups(path, content, CHANGED)
 
     @cached_property
     def scenario(self) -> Scenario:
@@ -176,7 +178,7 @@ class RunFolder(Brief):
             groups = dict.fromkeys(name.partition(".")[0] for name in self.values)
             raise InputError(
                 f"{self.folder}: no metric '{key}' (groups: {one_of(groups)}; "
-                f"Run.values has all){did_you_mean(key, self.values)}"
+                f"Run.values has all){did_you_mean(key, [*self.values, *groups])}"
             )
         declared = find_metric(key, (*self.stage_metrics, *declared_metrics()))
         if declared is None:
@@ -356,10 +358,12 @@ class RunFolder(Brief):
             )
         return self._with_groups(path, content)
 
-    def _with_groups(self, path: Path, content: dict[str, Any]) -> dict[str, Any]:
+    def _with_groups(
+        self, path: Path, content: dict[str, Any], remedy: str = ""
+    ) -> dict[str, Any]:
         """Return a file's content, with one-line errors for missing keys."""
         result: dict[str, Any] = with_groups(
-            content, f"{one_line(str(path))}: ", CHANGED
+            content, f"{one_line(str(path))}: ", remedy
         )
         return result
 

@@ -25,7 +25,7 @@ from diploee.base.errors import (
 )
 from diploee.base.files import reason
 from diploee.base.files.paths import find_shipped
-from diploee.base.plain_data import KeyPath, checked
+from diploee.base.plain_data import KeyPath, as_yaml, checked
 from diploee.facility.base import STAGES
 from diploee.scenario.cross_checks import cross_problems, unknown_names
 from diploee.scenario.models import Scenario
@@ -231,22 +231,30 @@ def load_scenario(
     data, names_by_key = with_overrides(original, overrides, values or {}, names or {})
     data = with_set_keys(data, original, names_by_key)
 
+    where = place_of(names_by_key, partial(key_location, path, lines))
+    return scenario_from_dict(data, where).with_folder(path.parent)
+
+
+def place_of(
+    names_by_key: Mapping[str, str], otherwise: Callable[[KeyPath], str]
+) -> Callable[[KeyPath], str]:
+    """Return the function that names a key in errors: by the user's name, if any."""
+
     def where(key_path: KeyPath) -> str:
-        """Return the option, or the file and line, of a key."""
         for depth in range(len(key_path), 0, -1):
             name = names_by_key.get(dotted_key(key_path[:depth]))
             if name is not None:
                 return ".".join((name, *map(str, key_path[depth:])))
-        names_below = [
+        names_below = dict.fromkeys(
             name
             for key, name in names_by_key.items()
             if key.startswith(dotted_key(key_path) + ".")
-        ]
+        )
         if names_below and key_path:
             return f"{', '.join(names_below)} (in {dotted_key(key_path)})"
-        return key_location(path, lines, key_path)
+        return otherwise(key_path)
 
-    return scenario_from_dict(data, where).with_folder(path.parent)
+    return where
 
 
 @contextmanager
@@ -357,9 +365,8 @@ def with_overrides(
     if problems:
         raise ScenarioError(problems)
     for key, value in values.items():
-        data = with_value(data, key, value, partial(str, names.get(key, key)))
-        if value is not None:  # a removed key needs no name
-            names_by_key[key] = names.get(key, key)
+        names_by_key[key] = names.get(key, key)
+        data = with_value(data, key, as_yaml(value), partial(str, names_by_key[key]))
     return data, names_by_key
 
 

@@ -25,7 +25,7 @@ from pydantic import (
 
 from diploee.base.errors import InputError, one_of
 from diploee.base.model import Model, default, optional, unset
-from diploee.base.plain_data import must_be
+from diploee.base.plain_data import as_yaml, must_be
 from diploee.base.tables import Int64Array
 from diploee.base.units import (
     DAYS_PER_WEEK,
@@ -61,6 +61,7 @@ MAX_RESOLUTION_MS = MS_PER_H
 
 
 def _split(text: object, units: Iterable[str], example: str) -> tuple[float, str]:
+    text = as_yaml(text)
     match = _SPAN.fullmatch(text) if isinstance(text, str) else None
     if match is None or match[2] not in units or float(match[1]) > MAX_NUMBER:
         raise must_be(

@@ -17,7 +17,7 @@ from diploee.base.column_specs import catalogue
 from diploee.base.errors import EarlyStopError, InputError, RunTooLongError
 from diploee.base.files import whole_folder
 from diploee.base.progress import Progress, Stopwatch, stage
-from diploee.base.units import MS_PER_DAY, W_PER_MW
+from diploee.base.units import MS_PER_DAY, S_PER_MIN, W_PER_MW
 from diploee.facility.base import POWER, Block
 from diploee.facility.weather import Weather
 from diploee.loads.jobs.streams import JobStreams
@@ -347,12 +347,13 @@ def _time_text(pipeline: Pipeline, site: PreparedSite) -> str:
         return f"{steps}, on one core {forecast.text()}{limits_text}"
     days = scenario.horizon_ms / MS_PER_DAY
     n_days = max(int(days * at_most_s / time_s), 1)
+    is_short = at_most_s < S_PER_MIN
+    longest = f"{at_most_s:g} s" if is_short else f"{at_most_s / S_PER_MIN:g} min"
     error = RunTooLongError(
-        f"the run takes about {time_s / 60:.0f} min in steps of "
-        f"{scenario.step_ms / 1000:g} s, more than --at-most "
-        f"{at_most_s / 60:g}; raise it, or set duration to '{n_days} d', which can "
-        "only show that limits are not met, or a coarser step, which leaves some "
-        "inconclusive"
+        f"the run takes about {duration(time_s)} in steps of "
+        f"{scenario.step_ms / 1000:g} s, more than the {longest} of --at-most; raise "
+        f"it, or set duration to '{n_days} d', which can only show that limits are not "
+        "met, or a coarser step, which leaves some inconclusive"
     )
     error.time_s = time_s
     raise error

@@ -13,14 +13,22 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import pyarrow as pa
 from pydantic import InstanceOf
 
-from diploee.api.sites import site_of
-from diploee.base.arguments import allowed, as_list, checked_arguments
+from diploee.api.sites import AnyScenario, Values, site_of, with_values
+from diploee.base.arguments import (
+    AnyDuration,
+    AnyTime,
+    allowed,
+    as_list,
+    checked_arguments,
+)
 from diploee.base.errors import (
     Brief,
+    InputError,
     OutputError,
     OutputExistsError,
     counted,
     one_line,
+    one_of,
     shown,
 )
 from diploee.base.progress import Progress, stage, usual_progress
@@ -34,14 +42,20 @@ from diploee.simulation.run import check
 from diploee.sweeps.cluster import run_on_dask
 from diploee.sweeps.ensemble import Ensemble, write_ensemble
 from diploee.sweeps.expand import MAX_RUNS, PlannedRun, expand
-from diploee.sweeps.loading import Sweep, load_ensemble, load_sweep, sweep_from_dict
+from diploee.sweeps.loading import (
+    Sweep,
+    is_sweep,
+    load_ensemble,
+    load_sweep,
+    sweep_from_dict,
+)
 from diploee.sweeps.local import run_locally
 from diploee.sweeps.record import (
     SUMMARY_FILE,
     SWEEP_FILE,
-    folder_version,
     json_bytes,
     read_results,
+    recorded_sweep,
     summary_table,
     sweep_content,
     table_bytes,
@@ -57,6 +71,9 @@ MAX_CHECKED = 8
 AnySweep: TypeAlias = Annotated[
     InstanceOf[Sweep] | Mapping[str, Any] | Path | str,
     allowed("a sweep, its name or file, or its content as a dict"),
+]
+Seeds: TypeAlias = Annotated[
+    int | Sequence[int], allowed("a whole number of seeds, or a list of seeds")
 ]
 
 METRICS_MB = 0.2
@@ -147,6 +164,13 @@ def run_sweep(
     target = str(out) if out is not None else f"sweeps/{sweep.name}"
     folder = sweep_folder(target)
     with lock_folder(folder):
+        recorded, now = recorded_sweep(folder), full_version()
+        before = recorded.diploee_version if recorded else now
+        if recorded and recorded.is_other(sweep, runs):
+            raise OutputExistsError(
+                f"{target}: holds another sweep, which has none of these runs; choose "
+                "another --out, or remove the folder"
+            )
         results = read_results(folder, (run.run for run in runs), sweep.spec.keep)
         missing = {
             run.run: RunTask(
@@ -181,8 +205,7 @@ def run_sweep(
         outcomes = executor(tasks) if tasks else iter(())
         with ExitStack() as stack:
             stack.callback(_close, outcomes)
-            before, now = folder_version(folder), full_version()
-            if tasks and before not in (None, now):
+            if tasks and before != now:
                 progress.tell(
                     f"{target}: begun with diploee {before}, this is {now}; what that "
                     "version computed is not used, its runs are done anew"
@@ -340,10 +363,15 @@ def sweep(
 
 @checked_arguments
 def ensemble(
-    scenario: Path | str,
+    scenario: AnyScenario,
     out: Path | str | None = None,
     *,
-    seeds: int | None = None,
+    start: AnyTime | None = None,
+    duration: AnyDuration | None = None,
+    resolution: AnyDuration | None = None,
+    step: AnyDuration | None = None,
+    values: Values = (),
+    seeds: Seeds | None = None,
     accuracy: float | None = None,
     assumed: bool = False,
     workers: int = 0,
@@ -357,12 +385,14 @@ def ensemble(
 
     Parameters
     ----------
-    scenario : path or str
-        Name or file of a scenario or of a sweep.
+    scenario : Scenario, mapping, path or str
+        A scenario, its content, or the name or file of a scenario or of a sweep.
     out : path, optional
         Folder to write.
-    seeds : int, optional
-        Number of seeds of each point; by default as in the sweep.
+    start, duration, resolution, step, values
+        Keys of the scenario, as in `diploee.run`; a sweep has its own.
+    seeds : int or sequence of int, optional
+        Seeds of each point, or their number; by default as in the sweep.
     accuracy : float, optional
         Target relative half-width of the interval, 0-1, from which the required number
         of seeds follows.
@@ -373,6 +403,20 @@ def ensemble(
         As in `diploee.sweep`.
     """
     folders = [str(folder) for folder in as_list(profiles)]
+    keys = {
+        "start": start,
+        "duration": duration,
+        "resolution": resolution,
+        "step": step,
+    }
+    changes = {key: value for key, value in keys.items() if value is not None}
+    if changes or values or not isinstance(scenario, Path | str):
+        if is_sweep(scenario):
+            raise InputError(
+                f"{one_of([*changes] or ['values'])}: {scenario} is a sweep; set keys "
+                "of its base under 'set:' there"
+            )
+        scenario = with_values(scenario, values, changes)
     return sweep(
         load_ensemble(scenario, seeds, accuracy, assumed, folders),
         out,

@@ -93,6 +93,11 @@ class FirmStudy(Brief):
     can_wait: bool  # whether any job or service tolerates a call
     results: tuple[FirmResult, ...]
 
+    def brief(self) -> str:
+        """Return the site, the number of levels, and the peak as text."""
+        levels = {each.level_mw for each in self.results}
+        return f"{self.name}: {len(levels)} levels, peak {self.bounds_mw[1]:.4g} MW"
+
     def frame(self) -> pd.DataFrame:
         """Return a row per seed, level, set of calls and notice.
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from diploee.base.errors import MAX_PROBLEMS, Brief, ScenarioError
 from diploee.base.files.paths import find_shipped, shipped
 from diploee.base.plain_data import KeyPath, checked
 from diploee.importers.inputs import InputReader
 from diploee.profiles.library import ProfileLibrary
-from diploee.scenario.loading import load_scenario
+from diploee.scenario.loading import load_scenario, scenario_from_dict
 from diploee.scenario.models import Scenario
 from diploee.scenario.yaml_lines import key_location, load_yaml_with_lines
 from diploee.simulation.prepared import size_site
@@ -78,7 +78,7 @@ def sweep_from_dict(
     Parameters
     ----------
     data : mapping
-        Contents of a sweep file.
+        Contents of a sweep file; its `base` may also be a scenario, or its content.
     name : str
         Its name.
     folder : pathlib.Path, optional
@@ -94,8 +94,16 @@ def sweep_from_dict(
         With one line for each problem.
     """
     source, lines = source or name, lines or {}
-    spec = checked(data, SweepSpec, partial(key_location, source, lines))
-    base = _base(spec.base, folder or Path(), key_location(source, lines, ("base",)))
+    where, base = partial(key_location, source, lines), data.get("base")
+    if isinstance(base, Mapping):
+        content = {**base}
+        base = scenario_from_dict(content, lambda path: where(("base", *path)))
+    if isinstance(base, Scenario | Path):
+        text = base.name if isinstance(base, Scenario) else str(base)
+        data = {**data, "base": text}
+    spec = checked(data, SweepSpec, where)
+    if not isinstance(base, Scenario):
+        base = _base(spec.base, folder or Path(), where(("base",)))
     sweep = Sweep(name, spec, base, source, lines)
     if problems := list(islice(spec_problems(spec), MAX_PROBLEMS + 1)):
         raise ScenarioError(
@@ -105,8 +113,8 @@ def sweep_from_dict(
 
 
 def load_ensemble(
-    name_or_path: str | Path,
-    n_seeds: int | None = None,
+    name_or_path: Scenario | str | Path,
+    n_seeds: int | Sequence[int] | None = None,
     accuracy: float | None = None,
     assumed: bool = False,
     profiles: Sequence[str] = (),
@@ -115,10 +123,10 @@ def load_ensemble(
 
     Parameters
     ----------
-    name_or_path : str or pathlib.Path
-        A sweep file or a scenario file, or the name of a shipped one.
-    n_seeds : int, optional
-        Seeds 0 to n - 1 instead of the file's; 20 for a scenario.
+    name_or_path : Scenario, str or pathlib.Path
+        A scenario, a sweep file or a scenario file, or the name of a shipped one.
+    n_seeds : int or sequence of int, optional
+        Seeds, or 0 to n - 1, instead of the file's; 20 for a scenario.
     accuracy : float, optional
         Instead of the file's.
     assumed : bool
@@ -132,24 +140,24 @@ def load_ensemble(
     ScenarioError
         If the file is neither a sweep nor a scenario; one line for each problem.
     """
-    if assumed and _is_sweep(name_or_path):
+    data: dict[str, Any] = {"base": name_or_path, "seeds": DEFAULT_SEEDS}
+    lines: dict[KeyPath, int] = {}
+    if assumed and is_sweep(name_or_path):
         raise ScenarioError(
             f"--assumed: {name_or_path} is a sweep, whose file says what it draws; "
             "give its base"
         )
-    if _is_sweep(name_or_path):
+    if is_sweep(name_or_path):
         path = find_shipped("sweep", name_or_path)
         data, lines = load_yaml_with_lines(path, _SUCH_AS)
         name, folder, source = path.stem, path.parent, str(path)
         data.setdefault("seeds", DEFAULT_SEEDS)
     else:
-        path = find_shipped("scenario", name_or_path)
-        data, lines = {"base": str(name_or_path), "seeds": DEFAULT_SEEDS}, {}
-        name, folder, source = (
-            f"{path.stem}-ensemble",
-            Path(),
-            f"ensemble of {name_or_path}",
-        )
+        base = name_or_path
+        if not isinstance(base, Scenario):
+            base, data["base"] = find_shipped("scenario", base).stem, str(base)
+        stem = base.name if isinstance(base, Scenario) else base
+        name, folder, source = f"{stem}-ensemble", Path(), f"ensemble of {stem}"
     if n_seeds is not None:
         data["seeds"] = n_seeds
     if accuracy is not None:
@@ -175,8 +183,10 @@ def _with_assumed_draws(sweep: Sweep, profiles: Sequence[str]) -> Sweep:
     return replace(sweep, base=base, spec=sweep.spec.model_copy(update={"draw": draw}))
 
 
-def _is_sweep(name_or_path: str | Path) -> bool:
+def is_sweep(name_or_path: object) -> TypeGuard[str | Path]:
     """Return True for a shipped sweep's name, or a file with the key ``base``."""
+    if not isinstance(name_or_path, str | Path):
+        return False
     path = Path(name_or_path)
     if not os.path.isfile(path):  # noqa: PTH113
         return str(name_or_path) in shipped("sweep")

@@ -51,6 +51,37 @@ class RunRecord(Record):
     sizes: dict[str, int]
 
 
+class _RecordedRun(Record):
+    """Keys of a run in ``sweep.json`` that a further sweep reads."""
+
+    run: str
+    status: str
+
+
+class RecordedSweep(Record):
+    """Keys of ``sweep.json`` that a further sweep into its folder reads."""
+
+    schema_version: int
+    diploee_version: str
+    spec: dict[str, Any]
+    base_scenario: dict[str, Any]
+    runs: list[_RecordedRun]
+
+    def is_other(self, sweep: Sweep, runs: Sequence[PlannedRun]) -> bool:
+        """Return True if this version finished runs of another sweep, and none of it.
+
+        With other profiles or other code of its own, a sweep is the same.
+        """
+        now = sweep_content(sweep, runs, {}, {})
+        finished = {run.run for run in self.runs if run.status == "finished"}
+        return (
+            self.diploee_version == now["diploee_version"]
+            and (self.spec, self.base_scenario) != (now["spec"], now["base_scenario"])
+            and bool(finished)
+            and finished.isdisjoint(run.run for run in runs)
+        )
+
+
 class _Manifest(Record):
     """Keys of a run's manifest that a sweep reads."""
 
@@ -150,24 +181,20 @@ def read_results(folder: Path, runs: Iterable[str], keep: Keep) -> dict[str, Res
     return {run: result for run, result in map(read, wanted) if result is not None}
 
 
-def folder_version(folder: Path) -> str | None:
-    """Return the version of diploee that last wrote a sweep's folder.
+def recorded_sweep(folder: Path) -> RecordedSweep | None:
+    """Return the ``sweep.json`` of a folder, or None if the folder has no sweep.
 
-    None if the folder has no sweep. Raises `InputError` if it contains files that a
-    sweep would replace but that no sweep wrote.
+    Raises `InputError` if it contains files that a sweep would replace but that no
+    sweep wrote.
     """
     for name in (SWEEP_FILE, SUMMARY_FILE):
         try:
             content = read_file(folder / name)
         except OSError:
             continue
-        known: dict[str, Any] = {}
-        with suppress(InputError):
-            known = (
-                parse_json(content, name, dict[str, Any]) if name == SWEEP_FILE else {}
-            )
-        if {"schema_version", "diploee_version", "runs"} <= set(known):
-            return str(known["diploee_version"])
+        if name == SWEEP_FILE:
+            with suppress(InputError):
+                return parse_json(content, name, RecordedSweep)
         raise InputError(
             f"{folder}: holds a {name} that no sweep of diploee wrote, or that "
             "was damaged; remove it or choose another --out"

@@ -18,6 +18,8 @@ import pytest
 from command_line import PATIENCE_S, call, start, wait_until
 from sweep_builders import UTILIZATION, sweep_content, sweep_file
 
+import diploee
+
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.dask
 
@@ -118,6 +120,21 @@ def test_killed_dask_worker_loses_nothing_and_results_equal_the_local_ones(
     )
     assert len([path for path in local.rglob("*") if path.is_file()]) == 24 * 5 + 5
     assert sweep_content(out) == sweep_content(local)
+
+
+def test_client_of_a_notebook_executes_a_sweep_and_stays_open(
+    cluster: Cluster, tmp_path: Path, library_folder: Path
+) -> None:
+    cluster.add_worker()
+    file = sweep_file(tmp_path, {"set": {"duration": "6 h"}, "seeds": 2})
+    with distributed.Client(cluster.address, set_as_default=False) as client:
+        result = diploee.sweep(
+            file, tmp_path / "out", dask=client, profiles=library_folder
+        )
+        assert client.status == "running"
+    assert (result.n_computed, result.failed) == (2, {})
+    local = diploee.sweep(file, tmp_path / "local", profiles=library_folder)
+    assert result.frame().equals(local.frame())
 
 
 def test_scheduler_without_workers_is_one_line(

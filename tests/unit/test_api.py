@@ -72,7 +72,10 @@ def test_target_seed_and_values_change_a_scenario_object_as_they_change_its_file
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"values": {"facility.pools.main.n_nodse": 3}}, "facility.pools.main.n_nodse"),
+        (
+            {"values": {"facility.pools.main.n_nodse": 3}},
+            "values facility.pools.main.n_nodse: ",
+        ),
         ({"target_utilization": 2}, "target_utilization: "),
     ],
 )
@@ -141,7 +144,7 @@ def test_sweeps_and_ensembles_give_a_frame_of_every_run(
 
 def test_a_fit_needs_one_of_workload_and_rules(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="either workload or rules"):
-        diploee.fit(tmp_path / "log.csv")
+        diploee.fit(write_log(tmp_path / "log.csv"))
     with pytest.raises(InputError, match=r"^workload: must be a name"):
         diploee.fit(write_log(tmp_path / "log.csv"), " ")
 

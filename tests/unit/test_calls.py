@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
-from builders import tiny_library, write_scenario
+from builders import tiny_library, write_library, write_scenario
 
 import diploee
 from diploee import InputError, Run
+from diploee.base.errors import OutputExistsError
 
 PRESET = "ercot_nprr1191"
 
@@ -68,6 +70,50 @@ DONE: dict[str, Callable[[Run, Path], Any]] = {
     "a metric by its last name": lambda run, out: run.statistics("max_mw"),
     "metrics of a pool": lambda run, out: run.statistics(pool="main"),
     "metrics of a month": lambda run, out: run.statistics(month="2018-01"),
+    "metrics of January": lambda run, out: run.statistics(month=1),
+    "metrics of a period": lambda run, out: run.statistics(
+        month=pd.Period("2018-01")  # type: ignore[arg-type]
+    ),
+    "times of pandas and numpy": lambda run, out: diploee.run(
+        run.scenario,
+        out,
+        start=pd.Timestamp("2018-03-01"),
+        duration=pd.Timedelta("6h"),
+        resolution=np.timedelta64(5, "m"),  # type: ignore[arg-type]
+        values={"warm_up": timedelta(hours=1)},
+        profiles=tiny_library(),
+    ),
+    "times of an export": lambda run, out: run.export(
+        "csv",
+        out,
+        step=timedelta(hours=1),
+        first=date(2018, 1, 1),
+        until=np.datetime64("2018-01-01T06:00", "ns"),  # type: ignore[arg-type]
+    ),
+    "limits as a dict": lambda run, out: run.limits({"peaks": [{"max_mw": 5}]}),
+    "limits as dicts": lambda run, out: run.limits([{"peaks": [{"max_mw": 5}]}]),
+    "runs to compare in a list": lambda run, out: diploee.compare([run, run.folder]),
+    "a sweep over a scenario": lambda run, out: diploee.sweep(
+        {"base": run.scenario, "seeds": [1]},
+        out,
+        profiles=write_library(out.parent / "library"),
+    ),
+    "a sweep over a dict": lambda run, out: diploee.sweep(
+        {"base": run.scenario.model_dump(mode="json"), "seeds": [1]},
+        out,
+        profiles=write_library(out.parent / "library"),
+    ),
+    "an ensemble of a scenario": lambda run, out: diploee.ensemble(
+        run.scenario, out, seeds=[1, 2], profiles=write_library(out.parent / "library")
+    ),
+    "an ensemble of a dict": lambda run, out: diploee.ensemble(
+        run.scenario.model_dump(mode="json"),
+        out,
+        seeds=2,
+        duration="6 h",
+        values={"facility.pools.main.n_nodes": 8},
+        profiles=write_library(out.parent / "library"),
+    ),
     "an open run": lambda run, out: diploee.open_run(run),
     "a run from another folder": lambda run, out: diploee.open_run(str(run.folder)),
 }
@@ -96,7 +142,90 @@ REFUSED: dict[str, tuple[Callable[[Run], Any], str]] = {
     ),
     "a number as a length": (
         lambda run: diploee.run(run.scenario, duration=7),  # type: ignore[arg-type]
-        "duration: must be",
+        "duration: must be a duration with its unit, such as '7 d' .*found 7",
+    ),
+    "a number as a step": (
+        lambda run: run.export("csv", step=15),  # type: ignore[arg-type]
+        "step: must be a duration with its unit, such as .*found 15",
+    ),
+    "None as a value": (
+        lambda run: diploee.run(run.scenario, values={"seed": None}),
+        "^values seed: must be a whole number, found None$",
+    ),
+    "None as a value of a file": (
+        lambda run: diploee.load_scenario("colocation_10mw", {"seed": None}),
+        "^values seed: must be a whole number, found None$",
+    ),
+    "True as a value": (
+        lambda run: diploee.run(run.scenario, values={"seed": True}),
+        "^values seed: must be a whole number, found True$",
+    ),
+    "a nested dict of values": (
+        lambda run: diploee.run(
+            run.scenario, values={"streams": {"training": {"pool": "main"}}}
+        ),
+        "replaces the whole group 'streams', use dotted keys such as 'streams.",
+    ),
+    "a key of the scenario": (
+        lambda run: diploee.run(run.scenario, n_nodes=100),  # type: ignore[call-arg]
+        "n_nodes: not an argument of run .*; give a key of the scenario by values=",
+    ),
+    "a start without its name": (
+        lambda run: diploee.run(run.scenario, "new", "2018-01-01"),  # type: ignore[misc]
+        "run: too many positional arguments; give arguments by name",
+    ),
+    "a load by its path": (
+        lambda run: diploee.run(run.scenario, loads=["my:Load"]),  # type: ignore[list-item]
+        "loads: must be objects or classes, .*by values={'loads'",
+    ),
+    "a stage by its path": (
+        lambda run: diploee.run(run.scenario, stages=["my:Stage"]),  # type: ignore[list-item]
+        "stages: must be objects or classes, .*by values={'facility.stages'",
+    ),
+    "no scenario": (lambda run: diploee.load_scenario(""), "^no scenario given"),
+    "a file as a run": (
+        lambda run: diploee.open_run(run.folder / "manifest.json"),
+        "not a run folder .*; give the folder of a run",
+    ),
+    "a short run": (
+        lambda run: diploee.run(
+            run.scenario, "new", profiles=tiny_library(), at_most_s=1e-4
+        ),
+        "more than the 0.0001 s of at_most_s; raise it",
+    ),
+    "a span after a run": (
+        lambda run: run.export("csv", first="2019-01-01"),
+        "^first: 2019-01-01T00:00:00 lies outside the run",
+    ),
+    "a group that is no metric": (
+        lambda run: run.metrics["powr"],
+        "powr: this key is missing .*; did you mean 'power'",
+    ),
+    "two letters swapped": (
+        lambda run: run.statistics("pwoer"),
+        "did you mean 'power'",
+    ),
+    "another case": (lambda run: run.export("PyPSA"), "did you mean 'pypsa'"),
+    "one month in words": (
+        lambda run: run.statistics(month="2018-1"),
+        "month: must be one of '2018-01', found '2018-1'",
+    ),
+    "a level as text": (
+        lambda run: diploee.firm(run.scenario, level=[2, "3"]),  # type: ignore[list-item]
+        "^level.1: must be a number, found '3'$",
+    ),
+    "seeds as text": (
+        lambda run: diploee.ensemble(run.scenario, seeds="2"),  # type: ignore[arg-type]
+        "seeds: must be a whole number of seeds, or a list of seeds, found '2'",
+    ),
+    "a length of a sweep": (
+        lambda run: diploee.ensemble("colocation_utilization", duration="1 h"),
+        "'duration': colocation_utilization is a sweep; set keys of its base",
+    ),
+    "no log": (lambda run: diploee.fit("none.csv"), "^none.csv: no such file"),
+    "no power": (
+        lambda run: diploee.import_profile("none.csv", "plain"),
+        "^none.csv: no such file",
     ),
     "a word as a seed": (
         lambda run: diploee.run(run.scenario, seed="x"),  # type: ignore[arg-type]
@@ -164,6 +293,43 @@ def test_a_mistake_is_one_line_in_words_of_python(
     assert "\n" not in str(caught.value)
     assert "--" not in str(caught.value)
     assert "null" not in str(caught.value)
+
+
+def test_a_page_of_another_run_is_replaced_with_force_alone(
+    run: Run, site: Path, tmp_path: Path
+) -> None:
+    other = diploee.run(site, tmp_path / "run", seed=5, profiles=tiny_library())
+    for write in ("report", "datasheet"):
+        page = tmp_path / f"{write}.html"
+        for _ in range(2):  # its own page is replaced
+            getattr(run, write)(page)
+        with pytest.raises(OutputExistsError, match="force=True to replace it"):
+            getattr(other, write)(page)
+        getattr(other, write)(page, force=True)
+        with pytest.raises(OutputExistsError):
+            getattr(run, write)(page)
+
+
+def test_a_sweep_keeps_out_of_the_folder_of_another(run: Run, tmp_path: Path) -> None:
+    folder = write_library(tmp_path / "library")
+
+    def swept(n_nodes: list[int], seeds: list[int]) -> int:
+        axes = [{"grid": {"facility.pools.main.n_nodes": n_nodes}}]
+        content = {"base": run.scenario, "axes": axes, "seeds": seeds}
+        return diploee.sweep(content, tmp_path / "out", profiles=folder).n_computed
+
+    assert swept([8], [1]) == 1
+    before = (tmp_path / "out" / "summary.parquet").read_bytes()
+    with pytest.raises(OutputExistsError, match="holds another sweep"):
+        swept([9], [2])
+    assert (tmp_path / "out" / "summary.parquet").read_bytes() == before
+    assert swept([8, 9], [1]) == 1  # more of the same goes on
+
+
+def test_objects_say_in_a_line_what_they_are(run: Run) -> None:
+    assert ": INCONCLUSIVE (" in repr(run.limits(PRESET))
+    assert repr(run.plot("week")) == "<Picture peak-week: The week of the highest peak>"
+    assert "0 settings and 0 verdicts differ" in repr(diploee.compare(run, run.folder))
 
 
 def test_statistics_are_those_of_the_metrics(run: Run) -> None:

@@ -287,6 +287,8 @@ def shipped(kind: ShippedKind) -> dict[str, Path]:
 def find_shipped(kind: ShippedKind, name_or_path: str | Path) -> Path:
     """Return the file with a path or shipped name, or raise an error."""
     files = shipped(kind)
+    if not str(name_or_path).strip():
+        raise ScenarioError([f"no {kind} given (shipped: {one_of(files)})"])
     path = Path(name_or_path)
     if os.path.isfile(path):  # unlike pathlib's, no error for any text  # noqa: PTH113
         return path

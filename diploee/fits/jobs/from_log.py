@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from diploee.base.errors import InputError, one_of
+from diploee.base.errors import InputError, LogFormatError, one_of
+from diploee.base.files import check_is_file
 from diploee.base.plain_data import checked
 from diploee.base.units import HOURS_PER_WEEK
 from diploee.fits.fragment import (
@@ -63,6 +64,8 @@ def fit_from_log(
     A scenario's years come from the fitted distributions ("law") or from the log's
     weeks in random order ("weeks"), as `choices.years` says.
     """
+    if not log.is_dir():
+        check_is_file(log, LogFormatError)
     scenario, pool, _, out, named = target
     chosen = _class_rules(workload, rules, library, named)
     base, pool_name = find_pool(scenario, pool, named=named)

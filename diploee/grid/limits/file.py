@@ -17,7 +17,11 @@ from diploee.base.model import Kinds, Model, default
 from diploee.base.plain_data import checked
 from diploee.grid.limits.check import LimitSpec
 from diploee.scenario.models import Scenario
-from diploee.scenario.yaml_lines import key_location, load_yaml_with_lines
+from diploee.scenario.yaml_lines import (
+    dotted_key,
+    key_location,
+    load_yaml_with_lines,
+)
 
 K = TypeVar("K", bound=LimitSpec)
 
@@ -105,18 +109,26 @@ Limits.add_kinds(LIMITS.by_name)
 
 
 AnyLimits: TypeAlias = Annotated[
-    InstanceOf[Limits] | Path | str | Sequence[InstanceOf[Limits] | Path | str],
-    allowed("limits, their file or the name of a preset, or a list of these"),
+    InstanceOf[Limits]
+    | Mapping[str, Any]
+    | Path
+    | str
+    | Sequence[InstanceOf[Limits] | Mapping[str, Any] | Path | str],
+    allowed(
+        "limits, their file or the name of a preset, their content as a dict, or a "
+        "list of these"
+    ),
 ]
 
 
-def load_limits(name_or_path: Limits | Path | str) -> Limits:
+def load_limits(name_or_path: Limits | Mapping[str, Any] | Path | str) -> Limits:
     """Load a limits file and check its content; loaded limits are returned unchanged.
 
     Parameters
     ----------
-    name_or_path : Limits, str or pathlib.Path
-        A YAML file, or the name of a preset such as ``"ercot_lcl_2026_06"``.
+    name_or_path : Limits, mapping, str or pathlib.Path
+        The content of a file, a YAML file, or the name of a preset such as
+        ``"ercot_lcl_2026_06"``.
 
     Returns
     -------
@@ -130,6 +142,10 @@ def load_limits(name_or_path: Limits | Path | str) -> Limits:
     """
     if isinstance(name_or_path, Limits):
         return name_or_path
+    if isinstance(name_or_path, Mapping):
+        return checked(
+            {**name_or_path}, Limits, lambda key_path: dotted_key(("limits", *key_path))
+        )
     path = find_shipped("limits", name_or_path)
     data, lines = load_yaml_with_lines(path, "limits such as 'daily_energy_mwh: 100'")
     return checked(data, Limits, partial(key_location, path, lines))

@@ -260,7 +260,7 @@ class LimitReport(Brief):
     @property
     def is_shorter_than_year(self) -> bool:
         """True if less than a year was checked."""
-        return self.days * MS_PER_DAY < YEAR_MS
+        return self.days < YEAR_MS / MS_PER_DAY
 
     @property
     def _verdicts(self) -> list[Verdict]:
@@ -282,6 +282,10 @@ class LimitReport(Brief):
             f"{self.name or 'limits'}, on means of {self.resolution_s:g} s: "
             f"{self.verdict.upper()} ({self.counts_text()}{part})"
         )
+
+    def brief(self) -> str:
+        """Return the title."""
+        return self.title
 
     def counts_text(self) -> str:
         """Return the number of limits with each verdict, as text."""

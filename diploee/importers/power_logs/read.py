@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from diploee.base.errors import ProfileError, plural
+from diploee.base.files import check_is_file
 from diploee.importers.power_logs.generic_csv import import_plain
 from diploee.importers.power_logs.mlperf_power import import_mlperf_power
 from diploee.importers.power_logs.nlr_genai import import_nlr_genai
@@ -52,6 +53,9 @@ def read_profiles(
     **given
         Options of the format's importer; None means the default.
     """
+    for file in files:
+        if not file.is_dir():
+            check_is_file(file)
     given = {name: value for name, value in given.items() if value is not None}
     return _READERS[source_format](files, **given)
 

@@ -67,6 +67,10 @@ class Picture(Brief):
 
     chart: Chart  # chart with its data
 
+    def brief(self) -> str:
+        """Return the chart's id and title."""
+        return f"{self.chart.id}: {self.chart.title}"
+
     @property
     def spec(self) -> dict[str, Any]:
         """Vega-Lite specification, with data thinned to the image's pixels."""

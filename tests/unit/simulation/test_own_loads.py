@@ -214,7 +214,7 @@ class Adds:
         ({"sinks": [Adds()]}, "sinks: a sink: add raised ValueError: no room"),
         (
             {"limits": [3]},
-            "limits: must be limits, their file or the name of a preset, or a list",
+            "limits: must be limits, their file or the name of a preset, their content",
         ),
         (
             {"window_days": float("nan")},
