@@ -1,9 +1,8 @@
 """Load changes: ramps, rolling ranges, rainflow cycles, and the worst events.
 
-For a length L of n intervals of the run, the ramp at time t is
-``mean(P over [t, t + L)) - mean(P over [t - L, t))``, and t takes every interval edge
-of the run. The largest change within L is ``max(P(s) - P(t)) over 0 < s - t <= L`` of
-the interval means.
+For a length L of n intervals of the run, the ramp at time t is ``mean(P over [t, t +
+L)) - mean(P over [t - L, t))``, for each interval edge t of the run. The largest change
+within L is ``max(P(s) - P(t)) over 0 < s - t <= L``, with the interval means P.
 
 See also: docs/models/metrics.md
 """
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 
 from diploee.base.clock import WallClock
 from diploee.base.measures.distribution import RELATIVE_ERROR, SignedHistogram
-from diploee.base.measures.ramps import (
+from diploee.base.measures.ramps_and_swings import (
     CLASS_FACTORS,
     BothWays,
     LargestChanges,

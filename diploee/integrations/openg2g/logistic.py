@@ -170,7 +170,7 @@ def curve(parameters: Float64Array, x: Float64Array) -> Float64Array:
 def _linear(
     x: Float64Array, y: Float64Array, steepness: float, midpoint: float
 ) -> tuple[float, float]:
-    """Fit L and b0 for a shape (k, x0) by linear regression."""
+    """Fit L and b0 for a given k and x0 by linear regression."""
     share = scipy.special.expit(steepness * (x - midpoint))
     about = share - share.mean()
     spread = float(about @ about)
@@ -183,7 +183,7 @@ def _linear(
 def _misfit(
     x: Float64Array, y: Float64Array, steepness: float, midpoint: float
 ) -> float:
-    """Return the sum of squared residuals of the best curve of a shape (k, x0)."""
+    """Return the sum of squared residuals of the best curve with a given k and x0."""
     span, base = _linear(x, y, steepness, midpoint)
     off = curve(np.array([span, steepness, midpoint, base]), x) - y
     return float(off @ off)
