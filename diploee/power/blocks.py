@@ -1,10 +1,10 @@
 """Power of a run's devices, from segments to `PowerBlock`, in bounded memory.
 
-`PowerModel` sums the segments that overlap a part of a block, independently of all
-other parts, as soon as those segments are known. `power_stream` splits a run into parts
-and joins them to blocks, on a time grid set by the profiles and the interval. The value
-of an interval does not depend on its part, so that windows, threads and workers change
-no bit.
+`power_stream` splits a run into parts, and joins the parts to blocks whose length
+depends on the profiles and the interval. `PowerModel` sums the segments that overlap a
+part, independently of all other parts. The value of an interval does not depend on the
+part that contains it, so that results are bit-identical for any windows and number of
+threads.
 """
 
 from __future__ import annotations
@@ -320,7 +320,7 @@ class PowerModel:
         )
 
     def _slice_kinds(self, segments: Segments) -> Int64Array:
-        """Return the slice kind of segments that are added as spectra, else -1."""
+        """Return each segment's slice kind if it is added as a spectrum, else -1."""
         kind = self.slices.slice_kinds(segments, self.horizon_ms)
         if self.ac is not None:  # the weight contains a flat profile's AC power
             kind[self.ac.flat[segments.profile_id]] = -1
@@ -353,7 +353,7 @@ class PowerModel:
         return replace(power, it_power_w=it_power_w, it_ac_power_w=ac_w)
 
     def prepare(self, segments: Segments, t0_ms: int, n_steps: int) -> bool:
-        """Decide whether a block adds slices as spectra, and compute their transforms.
+        """Return True if a block adds slices as spectra; compute their transforms.
 
         The choice depends on the block's own segments only, so that it is the same in
         every run.

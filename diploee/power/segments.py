@@ -1,4 +1,4 @@
-"""`Segments`: the common power representation of all loads, and their nodes."""
+"""`Segments`: the representation of the power of all loads, and of their nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ from diploee.scenario.models import Facility, Scenario
 
 @dataclass(frozen=True, eq=False)
 class Segments(Table):
-    """Table of power segments: `weight` times a profile from `offset_ms`."""
+    """Table of power segments: times in which a load replays part of a profile.
+
+    The power of a segment is `weight` times the profile, from `offset_ms` of the
+    profile on.
+    """
 
     # Start and end of the segment [ms], start before end
     start_ms: Int64Array = column("int64")
@@ -99,7 +103,7 @@ class ActiveSegments:
         self._max_length_ms = int((segments.end_ms - segments.start_ms).max(initial=0))
 
     def within(self, t0_ms: int, t1_ms: int) -> Segments:
-        """Return all segments that overlap a period, and possibly others, uncopied."""
+        """Return a view of the segments that overlap a period, and possibly others."""
         edges_ms = [t0_ms - self._max_length_ms, t1_ms]
         return self._segments.take(
             slice(*np.searchsorted(self._segments.start_ms, edges_ms))

@@ -1,6 +1,6 @@
 """Comparison of two profile libraries, job class by job class.
 
-It shows changes in mean, spread, duration and spectrum if measured profiles replace
+It shows how mean, spread, duration and spectrum change if measured profiles replace
 reference profiles.
 """
 
@@ -125,9 +125,10 @@ def compare_libraries(
 def strongest_line_hz(power_w: Float32Array, step_s: float) -> float:
     """Return the frequency of the strongest line from `SWING_HZ` to `BAND_HZ` [Hz].
 
-    Peaks of the averaged spectrum (Welch's method, Hann window) must exceed the octaves
-    around them. The frequency of the highest peak is refined by a parabola through the
-    logarithms of three bins. NaN if there is no peak or the profile is too short.
+    A line is a peak of the averaged spectrum (Welch's method, Hann window) that exceeds
+    the median of the octaves around it. Its frequency is refined by a parabola through
+    the logarithms of three bins. The result is NaN if there is no line or the profile
+    is too short.
     """
     n_segment = int(min(SEGMENT_S / step_s, power_w.size / SEGMENTS))
     # The octave below the lowest line needs a few bins
