@@ -1,10 +1,10 @@
 """Load controller of a facility: delays, caps, suspends and restores jobs.
 
-The controller delays job starts, applies fair power caps, suspends jobs and shrinks
-them to fewer nodes, and reverses these actions, after the policies of the demonstration
-in Phoenix (arXiv:2507.00909; see docs/FLEXIBILITY.md). It uses only what is known in
-advance: the mean power of jobs at each cap, their estimates, issued events, and signals
-as far ahead as they are known.
+The controller delays job starts, applies fair power caps, suspends jobs, shrinks them
+to fewer nodes, and undoes these actions when power allows. It follows the policies of
+the demonstration in Phoenix (arXiv:2507.00909; see docs/FLEXIBILITY.md). Its inputs are
+the mean power of jobs at each cap, their estimated run times, issued events, and the
+known part of signals.
 
 See also: docs/models/flexibility.md
 """
@@ -58,11 +58,12 @@ def fair_levels(
 ) -> Int64Array:
     """Return the cap levels of jobs that share a power limit.
 
-    The headroom of a job is its uncapped power minus its power at the lowest level.
-    Each job gives up at least a common fraction of its headroom: the smallest fraction
-    with which all jobs together meet the limit. Each job has the first level that gives
-    up at least this fraction. Then jobs are loosened by one level, in their order, if
-    the limit is still met; jobs that are looser at present come first.
+    The headroom of a job is its uncapped power minus its power at the lowest level. All
+    jobs are capped by a common fraction of their headroom, the smallest one with which
+    the jobs together meet the limit. The level of each job is the first one that saves
+    at least this fraction. Then jobs go back by one level, one job after another, as
+    long as the limit is met, beginning with those that have the highest power level at
+    present.
     """
     n_jobs = power_w.shape[0]
     headroom_w = power_w[:, :1] - power_w[:, -1:]
@@ -159,12 +160,12 @@ class _SignalState:
 class FairPowerCaps:
     """Keeps facility power below the limits of events, a cap and a high price.
 
-    At each time with an event, the controller compares the mean power of all devices
-    with the limit until the next step. Above it, jobs that tolerate it are capped, by a
-    common fraction of their headroom. If that is not sufficient, jobs are suspended,
-    the most tolerant with the most slack first, and then jobs are shrunk to fewer
-    nodes. Below it, these actions are reversed. Jobs of tier 0, and jobs that would
-    miss their deadlines, are never touched.
+    Whenever it is called, the controller compares the mean power of all devices with
+    the limit until the next step. If power is above the limit, jobs that tolerate it
+    are capped by a common fraction of their headroom. If that is not sufficient, jobs
+    are suspended, the most tolerant with the most slack first, and then jobs are shrunk
+    to fewer nodes. If power is below the limit, these actions are undone. Jobs of tier
+    0, and jobs that would miss their deadlines, are never capped, suspended or shrunk.
 
     The limits are those of issued `events`, a `cap` [MW] and a signal to `follow`.
     `overhead` returns, for a time [ms] and the power of all devices, the power at the
@@ -284,7 +285,7 @@ class FairPowerCaps:
         return True
 
     def _upcoming_limits(self, view: FacilityView) -> Iterator[tuple[int, int, float]]:
-        """Yield ramp and end [ms] and limit [W] of events for which starts are held."""
+        """Yield ramp start, end [ms] and limit [W] of events that delay job starts."""
         now_ms = view.now_ms
         for limit in self._active_limits(view):
             event = limit.event
@@ -298,8 +299,8 @@ class FairPowerCaps:
     def _min_w(self, view: FacilityView) -> float:
         """Return the power with every job at the lowest cap that it tolerates [W].
 
-        The result is reused for `MIN_MS`; power of jobs granted since is added by the
-        caller.
+        The result is reused for `MIN_MS`; the caller adds the power of jobs that were
+        allowed to start since.
         """
         now_ms = view.now_ms
         if self._min_power is None or now_ms - self._min_power[0] >= MIN_MS:
@@ -381,7 +382,7 @@ class FairPowerCaps:
         return self._committed_w(view) + added_w
 
     def _metered_w(self, limit: _Limit, now_ms: int, devices_w: float) -> float:
-        """Return the power that counts for a limit, from the power of devices [W]."""
+        """Return the power to compare with a limit, from the power of devices [W]."""
         if self._overhead is None or not limit.at_meter:
             return devices_w
         return self._overhead(now_ms, devices_w)[0]
@@ -501,7 +502,7 @@ class FairPowerCaps:
     def _balance(
         self, view: FacilityView, committed_w: float
     ) -> list[tuple[str, Action]]:
-        """Return the actions that bring power to its aim."""
+        """Return the actions that bring power to its limit."""
         adjustable = list(self._adjustable(view))
         if not adjustable:
             return []

@@ -216,7 +216,7 @@ class PreemptiveEngine(SimpyLoop):
     def _planned_end_ms(self, number: int) -> int:
         """Return the planned end of a started job [ms].
 
-        A running job ends as planned; others as if they ran on from now.
+        For a job that is not running, it is the end if the job continued now.
         """
         job = self.jobs[number]
         if job.kind == RUN and job.n_allocated:
@@ -224,7 +224,7 @@ class PreemptiveEngine(SimpyLoop):
         return int(self.now_ms + job.duration_ms - job.work_ms)
 
     def rate(self, job: PreemptiveJob, level: int, n_nodes: int | None = None) -> float:
-        """Return a job's work rate at a cap level and on nodes, by default its own.
+        """Return a job's work rate, by default at its present cap level and nodes.
 
         The rate is relative to an uncapped run on the requested nodes.
         """
@@ -233,7 +233,7 @@ class PreemptiveEngine(SimpyLoop):
         return float(rate if fraction == 1 else rate * fraction**SIZE_EXPONENT)
 
     def power_w(self, job: PreemptiveJob, level: int | None = None) -> float:
-        """Return a running job's power at a cap level, by default its own [W]."""
+        """Return a running job's power at a cap level, by default its level [W]."""
         power = self.context.power
         if power is None:
             return 0.0
@@ -387,7 +387,7 @@ class PreemptiveEngine(SimpyLoop):
         job.n_used, job.power_mw = nodes, power_mw
 
     def _stopped_power_w(self, job: PreemptiveJob, kind: int) -> float:
-        """Return the power of a job that is suspended, saved or restarting [W]."""
+        """Return the power of a job that is suspended, saving or restarting [W]."""
         power, flexible = self.context.power, job.flexible
         if power is None:
             return 0.0

@@ -1,7 +1,7 @@
 """Scheduling of a run's jobs, window by window: pools, engines and warm-up.
 
-`Cluster` schedules the jobs of all pools. `Transient` finds the time in which the pools
-of a run that starts empty fill up.
+`Cluster` schedules the jobs of all pools. `Transient` determines how long it takes
+until the pools of a run that starts empty are full.
 """
 
 from __future__ import annotations
@@ -363,10 +363,10 @@ def simulated_utilization(
     context: Context | None,
     spans: Iterable[JobTable],
 ) -> float:
-    """Return the mean node occupancy of a pool alone, without controller, 0-1.
+    """Return the mean node occupancy of one pool, scheduled without controller, 0-1.
 
-    `spans` are the jobs of each draw span. A copy of the policy is used, as it may have
-    a state.
+    `spans` are tables of the jobs that each draw span submits. A copy of the policy is
+    used, as it may have a state.
     """
     pool_spec, clock = scenario.facility.pools[pool], scenario.clock
     policy_copy = pool_spec.scheduler.open() if policy is None else deepcopy(policy)
