@@ -264,7 +264,7 @@ def _uses_profiles(scenario: Scenario, pool: str) -> bool:
 
 
 def _allocation_problems(scenario: Scenario, name: str) -> Problems:
-    """Yield problems of a pool with GPU allocation and unsupported features."""
+    """Yield problems of a pool that allocates GPUs: features that need whole nodes."""
     pool, key_path = scenario.facility.pools[name], ("facility", "pools", name)
     n_gpus = scenario.facility.node_type_of(name).n_gpus
     if not n_gpus:

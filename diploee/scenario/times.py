@@ -1,7 +1,7 @@
 """Times in users' notation: durations, dates, and the calendar of rates.
 
-Durations are such as ``0.1 s`` and ``1 year``. A calendar is the variation of the rate
-of jobs or requests over the week and the year.
+Examples of durations are ``0.1 s`` and ``1 year``. A calendar has the relative rate of
+jobs or requests over the week and the year.
 """
 
 from __future__ import annotations
@@ -285,11 +285,11 @@ class WeekToWeek(Model):
 class Calendar(Model):
     """Relative rates by hour of the week and by month, in the facility's local time.
 
-    Rates are piecewise linear without jumps; each hour's mean equals its weight. Only
-    ratios matter: the weights are normalised so that their mean is 1 over the run, or
-    over warm-up and run if the run is shorter than the day, week or year in which they
-    repeat. The factor of `week_to_week` is normalised over a calendar year instead; a
-    target utilization is met.
+    Rates are piecewise linear without jumps, and the mean of each hour equals its
+    weight. The weights are scaled so that their mean is 1 over the run, or over warm-up
+    and run if the run is shorter than the day, week or year in which they repeat. The
+    random factors of `week_to_week` have a mean of 1 over each calendar year instead. A
+    target utilization is met nevertheless.
     """
 
     hour_of_week: HourOfWeekWeights | None = unset(

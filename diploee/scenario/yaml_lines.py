@@ -1,7 +1,7 @@
 """YAML reader that records the line of every key, for errors with file and line.
 
-All YAML of users is read here, files and values of ``--set`` alike, and within limits:
-a text of a few lines may expand to gigabytes through its anchors, merge keys and tags.
+It reads files of users and values of ``--set``. The expanded size is limited, because
+anchors, merge keys and tags could expand a text of a few lines to gigabytes.
 """
 
 from __future__ import annotations
@@ -197,9 +197,9 @@ def _collect(
 ) -> Iterator[tuple[int, str]]:
     """Record the line of every key and item of a node.
 
-    Yields problems as line and ``key: problem``. An alias is recorded as if its content
-    were at its position, so that the entries count the expanded size of the file. A
-    merge key counts as a key: if given twice, it would double the merged content.
+    Yields problems as line and ``key: problem``. The content of an alias is recorded at
+    each position of the alias, so that the number of entries is the expanded size of
+    the file. A repeated merge key is a problem, like any repeated key.
     """
     if id(node) in ancestors:
         raise _problem("an alias holds itself", node)

@@ -91,9 +91,9 @@ def rated_at_meter_w(
 ) -> float:
     """Return the power at a site's meter with all nodes at their ratings [W].
 
-    It is the mean over the hour of `weather_year` with the highest mean, for any time
-    span of the run: all nodes of all phases are installed, in steady state, and stages
-    with a source or storage, or with delayed load, are excluded. `further` are
+    The rated power is the highest hourly mean of `weather_year`, and does not depend on
+    the run's time span. All nodes of all phases are installed and in steady state.
+    Stages with a source, with storage, or with delayed load are excluded. `further` are
     extension stages after those of the scenario.
     """
     facility = scenario.facility
@@ -189,7 +189,7 @@ def _scaled_key_text(key_path: KeyPath) -> str:
 
 
 def _scale_marked(value: Any, factor: float, at: KeyPath) -> Any:
-    """Return a value with its marked fields multiplied by a factor."""
+    """Return a value in which the fields marked as size-dependent are scaled."""
     match value:
         case Model():
             scaled = {
