@@ -1,4 +1,7 @@
-"""Text of the causes of events: net changes, with gross changes in brackets."""
+"""Text of the causes of events: net changes, with gross changes in brackets.
+
+A gross change is one component of a net change, such as the jobs that started.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +79,7 @@ def _duration_text(length_s: float) -> str:
 
 
 def cause_text(cause: Entry, unit: PowerUnit | None = None) -> str:
-    """Return the text of a cause: net changes, those in the event's direction first."""
+    """Return the text of a cause: net changes, those of the event's sign first."""
     lines, rest_mw = cause_lines(cause)
     change_mw = _change_mw(cause)
     pools = {part["pool"] for part in cause["parts"] if part.get("pool")}
@@ -128,7 +131,8 @@ class NetChange:
 def cause_lines(cause: Entry) -> tuple[list[NetChange], float]:
     """Return the listed net changes of a cause, and the remaining change [MW].
 
-    The largest in the event's direction is first. The largest of the others follow.
+    The largest change of the event's sign is the first. The largest of the other
+    changes follow.
     """
     lines: dict[tuple[OwnerType, str, str], NetChange] = {}
     for part in cause["parts"]:

@@ -1,8 +1,8 @@
 """Power statistics: mean, peaks, maximum demand, utilization, and headroom.
 
 The n-minute maximum demand is the largest mean over a whole clock interval of n
-minutes, in the facility's local time. Interval sums are retained (35,040 a year at 15
-minutes), single values are not.
+minutes, in the facility's local time. Only the interval sums are retained (35,040 a
+year at 15 minutes).
 
 See also: docs/models/metrics.md
 """
@@ -105,7 +105,7 @@ class FacilityMetrics:
     ) -> None:
         """Add intervals with mean power [W] and node occupancy, shape (B,).
 
-        If the number of installed nodes changes, occupancy is undefined while it is 0.
+        While no nodes are installed, occupancy is undefined.
         """
         self.power_w.add(power_w)
         if installed_nodes is not None:
@@ -133,10 +133,7 @@ NO_COMPLETE_INTERVAL = "the run holds no whole interval"
 
 
 class Peaks:
-    """Peak power by local month, of each pool and of all pools together.
-
-    Also the minimum power.
-    """
+    """Peak power by local month, peak of each pool and of all pools, minimum power."""
 
     def __init__(self, clock: WallClock) -> None:
         self._clock, self._negative_minimum, self._sum_of_pools = (

@@ -1,6 +1,6 @@
-"""Minimum, mean and maximum of power, nodes, occupancy and queue.
+"""Minimum, mean and maximum of power, nodes, occupancy and queue length.
 
-These cover the facility and each job class.
+They are calculated for the facility and each job class.
 """
 
 from __future__ import annotations

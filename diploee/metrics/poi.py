@@ -73,7 +73,7 @@ class PoiMetrics:
     def add(self, block: Block, transient_ms: int = 0) -> None:
         """Add the next block of power after all stages.
 
-        Times before `transient_ms` count in the sums only.
+        Power before `transient_ms` is included in the sums only.
         """
         names = [
             column.name for column in self._with_role if column.name in block.columns
