@@ -137,9 +137,9 @@ class JobsLoad:
         return profile_ids
 
     def at_end(self, scenario: Scenario, inputs: Inputs) -> JobsLoad:
-        """Return the same jobs, with synchronous jobs that follow another scenario.
+        """Return the same jobs, with the synchronous jobs of another scenario.
 
-        The result can only lower schedules.
+        The result can only convert schedules to segments.
         """
         other = copy(self)
         other.sinks, other._scenario = [], scenario

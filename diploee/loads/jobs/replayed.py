@@ -373,10 +373,11 @@ class ReplayedJobs(JobSource):
         return WorkloadError(f"streams.{self.name}.replay{text}")
 
     def _rules_with_power(self, log: JobLog, rule: Int16Array) -> Int16Array:
-        """Return each job's rule, or an index after the rules for specified power.
+        """Return each job's rule index, or a higher index for a specified profile.
 
-        The first indices after the rules are the profiles specified for single jobs, in
-        the order of `_profile_ids`. The last one is idle power, for CPU-only jobs.
+        The indices after those of the rules are the profiles that the log specifies for
+        single jobs, in the order of `_profile_ids`. The last index is idle power, for
+        CPU-only jobs.
         """
         spec, n_rules = self.spec, len(self.spec.rules)
         if self._frame.node_type.n_gpus and spec.cpu_jobs != "rules":

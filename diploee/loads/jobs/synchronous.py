@@ -1,10 +1,10 @@
 """Large synchronous training jobs: submissions, run times and power.
 
-The phases of a job are drawn on demand from a random stream named by seed, job stream
-and job number, and are not stored permanently. Iterations are loops of about ten
-minutes, drawn once for each entry of the job list and replayed in random order. All
-other phases have constant power. With power smoothing, a period of training repeats one
-loop, so that power has no step between loops.
+The phases of a job are drawn when needed, from a random generator named by seed, job
+stream and job number. The power of training consists of loops of about ten minutes of
+iterations, which are drawn once for each entry of the job list and replayed in random
+order. All other phases have constant power. With power smoothing, a period of training
+repeats one loop, so that power has no step between loops.
 
 See also: docs/models/training.md
 """
@@ -275,7 +275,7 @@ class _JobEntry:
         )
 
     def leads_ms(self, phase: Int16Array, length_ms: Int64Array) -> Int64Array:
-        """Return the time at each phase's end with one GPU in the next phase [ms]."""
+        """Return the time before each phase's end with a GPU in the next phase [ms]."""
         lead_ms = _ms(self.spec.lead_s) if self.n_gpus <= MAX_LED else 0
         is_training, is_checkpoint = (
             phase <= TrainingPhase.REDO,
@@ -289,7 +289,7 @@ class _JobEntry:
         )
 
     def lags_ms(self, length_ms: Int64Array) -> Int64Array:
-        """Return the time at each phase's start with nodes in the last phase [ms]."""
+        """Return the time after each phase's start in which nodes change to it [ms]."""
         lags_ms = np.minimum(
             _ms(self.spec.lag_s or 0) if self.n_nodes > 1 else 0, length_ms // 2
         )
@@ -490,7 +490,7 @@ class SynchronousJobs(JobSource):
 
         Jobs are numbered from 1.
         """
-        entry, phases = self._entry(number), self.phases(number)
+        entry, phases = self._entry_of_job(number), self.phases(number)
         is_training = phases.phase <= TrainingPhase.REDO
         # Repeated and new work that are adjacent are one period of iterations.
         first_rows = np.flatnonzero(~is_training | np.diff(is_training, prepend=False))
@@ -681,14 +681,14 @@ class SynchronousJobs(JobSource):
             offset_ms=smoothed.edge_offset_ms(spans)[row],
         )
 
-    def _entry(self, number: int) -> _JobEntry:
-        """Return the entry of a job by its number."""
+    def _entry_of_job(self, number: int) -> _JobEntry:
+        """Return the entry of a job number from 1 in the job list, which repeats."""
         return self._entries[(number - 1) % len(self._entries)]
 
     def _phases(self, number: int) -> TrainingPhases:
         """Return the phases of a job by its number, with errors that name its entry."""
         try:
-            return self._entry(number).phases(number)
+            return self._entry_of_job(number).phases(number)
         except WorkloadError as error:
             entry = (number - 1) % len(self._entries)
             raise WorkloadError(
@@ -703,7 +703,7 @@ class SynchronousJobs(JobSource):
             self.spec.repeat and next_ms < clock.horizon_ms
         ):
             number += 1
-            spec = self._entry(number).spec
+            spec = self._entry_of_job(number).spec
             if spec.submit is not None:
                 next_ms = clock.wall.time_ms(spec.submit)
             elif spec.submit_after is not None:

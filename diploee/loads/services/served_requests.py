@@ -47,7 +47,7 @@ class ScalingRules(NamedTuple):
 
     @property
     def has_memory(self) -> bool:
-        """Whether the number of instances depends on more than the present rate."""
+        """Whether the number of instances depends on past request rates."""
         return bool(
             self.startup_ms or self.cooldown_ms or self.interval_ms or self.drain_s
         )
@@ -424,7 +424,7 @@ def fifo_wait_s(
     """Return the waiting time in the queue for the requests of each interval [s].
 
     The queue is first in, first out, and modeled as a fluid: a request waits from its
-    arrival until as many requests have been served as had arrived before it. `at`
+    arrival until as many requests have been served as had arrived before it. `fraction`
     selects the request within each interval: 0 is the first, 0.5 the middle, 1 the
     last. Assumed: requests that still wait at the end are served at `final_rate_rps`,
     the rate of all instances.
