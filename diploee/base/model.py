@@ -550,7 +550,7 @@ class Kinds(Generic[T]):
         self.added: dict[str, type[T]] = {}
 
     @cached_property
-    def _own(self) -> dict[str, type[T]]:
+    def _kinds_by_name(self) -> dict[str, type[T]]:
         """Kinds declared in the home module and in installed packages, by name."""
         if self._home.startswith(KINDS):
             home = entry_point_objects(KINDS[:-1])[self._home.removeprefix(KINDS)]
@@ -608,7 +608,7 @@ class Kinds(Generic[T]):
             )
         return name
 
-    def _import(self, path: str) -> str:
+    def _import_kind(self, path: str) -> str:
         """Register the kind at an import path, and return its name."""
         try:
             spec = self.register(import_object(path))
@@ -621,7 +621,7 @@ class Kinds(Generic[T]):
     @property
     def by_name(self) -> dict[str, type[T]]:
         """Specs of all kinds by name."""
-        return self._own | self.added
+        return self._kinds_by_name | self.added
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.by_name)
@@ -641,7 +641,7 @@ class Kinds(Generic[T]):
             data = {key: "path", **data}  # an import path implies its kind
         name = data.get(key) if isinstance(data, dict) else None
         if isinstance(name, str) and ":" in name:
-            name = self._import(name)
+            name = self._import_kind(name)
             data = {**data, key: name}
         if not isinstance(name, str) or name not in self.by_name:
             raise must_be(

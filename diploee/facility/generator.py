@@ -169,7 +169,7 @@ class GeneratorSpec(StageSpec, Nameable):
             signal, bounds = load_w, (above_w, above_w - self.hysteresis_mw * W_PER_MW)
             target_w, initial_state = load_w - above_w, GeneratorState()
         rows = np.empty((3, len(block)))
-        next_state = _run(
+        next_state = _run_generator(
             signal,
             np.clip(target_w, self.min_load * rated_w, rated_w),
             block.dt_ms / MS_PER_S,
@@ -209,7 +209,7 @@ class GeneratorSpec(StageSpec, Nameable):
 
 
 @njit()
-def _run(
+def _run_generator(
     signal: Float64Array,
     target_w: Float64Array,
     dt_s: float,

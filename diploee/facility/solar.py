@@ -118,7 +118,7 @@ class SolarSpec(StageSpec, Nameable):
         return self._sun.step_ms / MS_PER_S
 
     @cached_property
-    def _line(self) -> tuple[Float64Array, Float64Array, Float64Array]:
+    def _output_curve(self) -> tuple[Float64Array, Float64Array, Float64Array]:
         """Times of the output's nodes [ms], with output [W] and energy [W ms]."""
         sun, max_w = self._sun, self.dc_mw * W_PER_MW / self.dc_per_ac
         edges_ms = (
@@ -130,7 +130,7 @@ class SolarSpec(StageSpec, Nameable):
 
     def apply(self, block: Block, state: None) -> tuple[Values, None]:
         """Subtract the plant's output from the facility's power."""
-        nodes_ms, values_w, energy = self._line
+        nodes_ms, values_w, energy = self._output_curve
         edges_ms = np.append(block.starts_ms, block.end_ms)
         segment = np.clip(
             np.searchsorted(nodes_ms, edges_ms, side="right") - 1, 0, energy.size - 2

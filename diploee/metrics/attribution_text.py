@@ -196,7 +196,7 @@ class _Formatter:
 
     def format_change(self, mw: float) -> str:
         """Return the text of a signed change, such as ``-3.10 MW``."""
-        return f"{self._gross(mw)} {self._unit.power}"
+        return f"{self._signed_number(mw)} {self._unit.power}"
 
     def line(self, line: NetChange, cause: Entry, full: bool) -> str:
         """Return the text of a net change, if `full` with gross changes in brackets."""
@@ -215,7 +215,7 @@ class _Formatter:
         texts = [self._gross_text(p, line, len(parts) > 1) for p in parts]
         texts += [
             f"the calendar {_calendar_text(entry['change'])}: "
-            f"{self._gross(entry['mw'])}"
+            f"{self._signed_number(entry['mw'])}"
             for entry in cause.get("calendar", ())
             if line.kind in (OwnerType.STREAM, OwnerType.SERVICE)
             and (entry["of"], entry["pool"]) == (line.of, line.pool)
@@ -225,7 +225,7 @@ class _Formatter:
         detail = ", ".join(filter(None, texts))
         return f"{net} ({detail})" if detail else net
 
-    def _gross(self, mw: float) -> str:
+    def _signed_number(self, mw: float) -> str:
         """Return the text of a signed number without unit."""
         return f"{mw * self._factor:+,.{self._digits}f}"
 
@@ -238,7 +238,7 @@ class _Formatter:
             )
             return f"{text} drew {drew}, in the mean of the run {mean}".lstrip()
         if text and with_power:
-            text += f" {self._gross(part['mw'])}"
+            text += f" {self._signed_number(part['mw'])}"
         recent, largest = part.get("recent"), part.get("largest")
         if (
             recent
@@ -246,12 +246,13 @@ class _Formatter:
             and 2 * recent["mw"] * part["mw"] > part["mw"] ** 2
         ):
             since = f"that had started in the {RECENT_MS // MS_PER_MIN} min before"
-            return (
-                f"{text}: {self._gross(recent['mw'])} of it {recent['count']:,} {since}"
-            )
+            recent_mw = self._signed_number(recent["mw"])
+            return f"{text}: {recent_mw} of it {recent['count']:,} {since}"
         if not largest or 2 * abs(largest["mw"]) < abs(part["mw"]):
             return text
-        part_text = f"{self._gross(largest['mw'])} of it " if part["count"] > 1 else ""
+        part_text = (
+            f"{self._signed_number(largest['mw'])} of it " if part["count"] > 1 else ""
+        )
         return (
             f"{text}: {part_text}job {largest['job_id']} on "
             f"{plural(largest['n_nodes'], 'node')}"

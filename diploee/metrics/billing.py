@@ -152,7 +152,7 @@ class BillingDemand:
         }
         entries = []
         for month, sums in months.items():
-            entry = self._month(month, sums)
+            entry = self._month_entry(month, sums)
             month_demands = (
                 value[month] for value in demand_by_month.values() if month in value
             )
@@ -203,7 +203,7 @@ class BillingDemand:
             }
         return result
 
-    def _month(self, month: str, sums: MonthSums) -> dict[str, Any]:
+    def _month_entry(self, month: str, sums: MonthSums) -> dict[str, Any]:
         """Return the entry of a month without demands."""
         clock = self._clock
         end_ms = clock.next_month_ms(sums.begin_ms)

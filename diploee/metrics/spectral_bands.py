@@ -463,7 +463,7 @@ def spectrum_block(
     )
     return {
         **head,
-        "bands": _bands(spectra, clock, support),
+        "bands": _band_entries(spectra, clock, support),
         "absent": _absent_bands(support),
         "lines": [
             {
@@ -482,7 +482,7 @@ def spectrum_block(
     }
 
 
-def _bands(
+def _band_entries(
     spectra: BandRms, clock: WallClock, support: Support
 ) -> list[dict[str, Any]]:
     """Return the metrics entries of the reported bands."""

@@ -249,7 +249,7 @@ def energies_within(
         single = tables._replace(
             step_ms=end_ms - begin_ms, n_intervals=0 * tables.n_intervals
         )
-        _add(segments, single, begin_ms, energy_j, np.arange(len(segments)))
+        _add_to_row(segments, single, begin_ms, energy_j, np.arange(len(segments)))
     return energy_j[:, 0]
 
 
@@ -285,10 +285,10 @@ def add_directly(
     segments: Segments, tables: EnergyTables, t0_ms: int, energy_j: Float64Array
 ) -> None:
     """Add the energy of segments to intervals."""
-    _add(segments, tables, t0_ms, energy_j, segments.pool_id.astype(np.int64))
+    _add_to_row(segments, tables, t0_ms, energy_j, segments.pool_id.astype(np.int64))
 
 
-def _add(
+def _add_to_row(
     segments: Segments,
     tables: EnergyTables,
     t0_ms: int,

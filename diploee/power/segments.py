@@ -86,18 +86,18 @@ class ActiveSegments:
     """Segments that may overlap the time still to be computed, sorted by start."""
 
     def __init__(self) -> None:
-        self._set(Segments.empty())
+        self._set_segments(Segments.empty())
 
     def add(self, segments: Segments) -> None:
         """Add segments that start after all computed intervals."""
         if len(segments):
-            self._set(sorted_by_start(concat([self._segments, segments])))
+            self._set_segments(sorted_by_start(concat([self._segments, segments])))
 
     def drop_before(self, time_ms: int) -> None:
         """Drop the segments that end at or before a time [ms]."""
-        self._set(self._segments.take(self._segments.end_ms > time_ms))
+        self._set_segments(self._segments.take(self._segments.end_ms > time_ms))
 
-    def _set(self, segments: Segments) -> None:
+    def _set_segments(self, segments: Segments) -> None:
         """Set the segments."""
         self._segments = segments
         self._max_length_ms = int((segments.end_ms - segments.start_ms).max(initial=0))

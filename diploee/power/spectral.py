@@ -191,7 +191,7 @@ def add_spectrally(
                 pool_segments.start_ms[is_code],
                 pool_segments.weight[is_code],
             )
-            impulses = _impulses(start_ms - origin_ms, weight, step_ms, length)
+            impulses = _start_impulses(start_ms - origin_ms, weight, step_ms, length)
             starts_spectrum = np.fft.rfft(impulses)
             indices = [profile_id]
             if ac_profile_id is not None:  # AC power has the same starts
@@ -208,7 +208,7 @@ def add_spectrally(
             )
 
 
-def _impulses(
+def _start_impulses(
     into_ms: Int64Array, weight: Float64Array, step_ms: int, length: int
 ) -> Float64Array:
     """Return the impulses at the starts of segments, by sample."""

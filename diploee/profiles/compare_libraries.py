@@ -137,7 +137,7 @@ def strongest_line_hz(power_w: Float32Array, step_s: float) -> float:
     frequency_hz, density = scipy.signal.welch(
         np.asarray(power_w, np.float64), 1 / step_s, nperseg=n_segment
     )
-    peaks, _ = scipy.signal.find_peaks(density, LINE_OVER_FLOOR * _floor(density))
+    peaks, _ = scipy.signal.find_peaks(density, LINE_OVER_FLOOR * _local_floor(density))
     line_hz = frequency_hz[peaks]
     peaks = peaks[(line_hz >= SWING_HZ) & (line_hz <= BAND_HZ)]
     if peaks.size == 0:
@@ -150,7 +150,7 @@ def strongest_line_hz(power_w: Float32Array, step_s: float) -> float:
     return float((peak + shift) * frequency_hz[1])
 
 
-def _floor(density: Float64Array) -> Float64Array:
+def _local_floor(density: Float64Array) -> Float64Array:
     """Return the median of the octave below and the octave above each bin."""
     bins = np.arange(density.size)
     low, high = np.maximum(bins // 2, 1), np.minimum(2 * bins, density.size - 1)

@@ -117,7 +117,7 @@ class DurationModel(Model):
         levels = uniform_from_each(rngs, counts)
         if self.quantiles_s is not None:
             return self._limit_and_scale(self._from_level(levels))
-        components = self._components()
+        components = self._lognormal_arrays()
         edges = np.cumsum(components[0])
         component = np.searchsorted(edges[:-1] / edges[-1], levels, side="right")
         normal = np.concatenate(
@@ -148,7 +148,7 @@ class DurationModel(Model):
         else:
             from scipy.special import ndtr
 
-            weight, mu, sigma = self._components()
+            weight, mu, sigma = self._lognormal_arrays()
             z = (log_duration[..., None] - mu) / np.maximum(sigma, TINY_SIGMA)
             probability = ndtr(np.where((z == 0) & (sigma == 0), np.inf, z)) @ weight
         if self.min_s is not None:
@@ -175,7 +175,7 @@ class DurationModel(Model):
             return self._limit_and_scale(self._from_level(levels))
         from scipy.special import ndtr, ndtri
 
-        weight, mu, sigma = self._components()
+        weight, mu, sigma = self._lognormal_arrays()
         # The quantile of a mixture is between those of its components: bisection
         component_quantiles = mu + sigma * ndtri(levels)[..., None]
         low, high = component_quantiles.min(axis=-1), component_quantiles.max(axis=-1)
@@ -205,9 +205,9 @@ class DurationModel(Model):
         high = min(self.max_s or math.inf, limit_s)
         if self.quantiles_s is not None:
             return scale * _mean_of_quantiles(*self._log_quantiles(), low, high)
-        return scale * _mean_of_lognormals(*self._components(), low, high)
+        return scale * _mean_of_lognormals(*self._lognormal_arrays(), low, high)
 
-    def _components(self) -> tuple[Float64Array, Float64Array, Float64Array]:
+    def _lognormal_arrays(self) -> tuple[Float64Array, Float64Array, Float64Array]:
         """Return weights, logarithms of medians, and sigmas of the lognormals."""
         rows = [(p.weight, math.log(p.median_s), p.sigma) for p in self.lognormal or ()]
         weight, mu, sigma = np.array(rows, dtype=np.float64).T

@@ -120,7 +120,7 @@ class EventTarget(Model):
     )
 
     @model_validator(mode="after")
-    def _one(self) -> Self:
+    def _check_one_target(self) -> Self:
         self._need_one("fraction", "mw", "delta_mw")
         return self
 

@@ -99,7 +99,7 @@ def with_value(
     a YAML alias may put one part under several keys.
     """
     try:
-        changed: dict[str, Any] = _changed(data, key.split("."), 0, value)
+        changed: dict[str, Any] = _with_value_at(data, key.split("."), 0, value)
     except InputError as error:
         raise ScenarioError(f"{where()}: {error}") from error
     return changed
@@ -131,7 +131,7 @@ def with_set_keys(
     )
 
 
-def _changed(data: Any, parts: Sequence[str], depth: int, value: Any) -> Any:
+def _with_value_at(data: Any, parts: Sequence[str], depth: int, value: Any) -> Any:
     """Return plain data with the value at a path of keys changed."""
     if depth == len(parts):
         return value
@@ -143,14 +143,14 @@ def _changed(data: Any, parts: Sequence[str], depth: int, value: Any) -> Any:
         changed, item = [*data], data[name]
         if isinstance(item, str) and depth + 1 < len(parts):
             item = {"kind": item}  # specified by its name alone
-        changed[name] = _changed(item, parts, depth + 1, value)
+        changed[name] = _with_value_at(item, parts, depth + 1, value)
         return changed
     if data is not None and not isinstance(data, dict):
         raise InputError(
             f"'{'.'.join(parts[:depth])}' is a single value, not a group of keys"
         )
     group = data or {}
-    return {**group, name: _changed(group.get(name), parts, depth + 1, value)}
+    return {**group, name: _with_value_at(group.get(name), parts, depth + 1, value)}
 
 
 def _data_key(data: Any, part: str) -> Any:

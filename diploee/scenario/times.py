@@ -60,7 +60,9 @@ MIN_RESOLUTION_MS = 100
 MAX_RESOLUTION_MS = MS_PER_H
 
 
-def _split(text: object, units: Iterable[str], example: str) -> tuple[float, str]:
+def _split_number_unit(
+    text: object, units: Iterable[str], example: str
+) -> tuple[float, str]:
     match = _SPAN.fullmatch(text) if isinstance(text, str) else None
     if match is None or match[2] not in units or float(match[1]) > MAX_NUMBER:
         raise must_be(
@@ -71,7 +73,7 @@ def _split(text: object, units: Iterable[str], example: str) -> tuple[float, str
 
 def parse_resolution_ms(text: object) -> int:
     """Convert a resolution such as ``"60 s"`` to milliseconds."""
-    number, unit = _split(text, ("ms", "s", "min", "h"), "60 s")
+    number, unit = _split_number_unit(text, ("ms", "s", "min", "h"), "60 s")
     span_ms = round(number * _FIXED_MS[unit], 6)
     if (
         span_ms % MIN_RESOLUTION_MS
@@ -97,7 +99,7 @@ def steps_ms(resolution_ms: int) -> Iterator[int]:
 
 def _parse_span_ms(text: object) -> int:
     """Convert a span of fixed length such as ``"30 min"`` to milliseconds."""
-    number, unit = _split(text, _FIXED_MS, "30 min")
+    number, unit = _split_number_unit(text, _FIXED_MS, "30 min")
     span_ms = round(number * _FIXED_MS[unit], 6)
     if span_ms % 1 or span_ms <= 0:
         raise must_be("a whole number of ms from 1 up", text)
@@ -105,7 +107,7 @@ def _parse_span_ms(text: object) -> int:
 
 
 def _check_duration(text: object) -> str:
-    number, unit = _split(text, _UNITS, "1 year")
+    number, unit = _split_number_unit(text, _UNITS, "1 year")
     if number <= 0 or (unit in _CALENDAR_MONTHS and number % 1):
         raise must_be("longer than 0, and of whole months or years", text)
     # All 15 exact digits of a float: fewer would change a long span, and an exponent
@@ -114,19 +116,19 @@ def _check_duration(text: object) -> str:
 
 
 def _check_fixed_span(text: object) -> str:
-    number, unit = _split(text, _FIXED_MS, "15 min")
+    number, unit = _split_number_unit(text, _FIXED_MS, "15 min")
     return f"{number:.15g} {unit}"
 
 
 def span_ms(text: str) -> int:
     """Return the length of a span of a fixed unit, such as ``"15 min"`` [ms]."""
-    number, unit = _split(text, _FIXED_MS, "15 min")
+    number, unit = _split_number_unit(text, _FIXED_MS, "15 min")
     return round(number * _FIXED_MS[unit])
 
 
 def is_calendar_span(duration: str) -> bool:
     """Return True if a span is in months or years, of variable length."""
-    return _split(duration, _UNITS, "1 year")[1] in _CALENDAR_MONTHS
+    return _split_number_unit(duration, _UNITS, "1 year")[1] in _CALENDAR_MONTHS
 
 
 def end_date(start: datetime, duration: str, sign: int = 1) -> datetime:
@@ -136,7 +138,7 @@ def end_date(start: datetime, duration: str, sign: int = 1) -> datetime:
     start, the span ends on that month's last day. With a sign of -1 the span is before
     the date.
     """
-    number, unit = _split(duration, _UNITS, "1 year")
+    number, unit = _split_number_unit(duration, _UNITS, "1 year")
     if unit in _FIXED_MS:
         return start + sign * timedelta(milliseconds=number * _FIXED_MS[unit])
     years, month = divmod(
@@ -192,7 +194,7 @@ Moment = Annotated[datetime, AfterValidator(_check_moment)]
 def _check_country(text: str) -> str:
     """Return a checked country such as ``US``, or subdivision such as ``DE-BY``."""
     country, dash, part = text.partition("-")
-    known: dict[str, list[str]] = _package().list_supported_countries()
+    known: dict[str, list[str]] = _holidays_package().list_supported_countries()
     if country not in known:
         raise must_be("a country such as 'US', or part of one such as 'DE-BY'", text)
     if dash and part not in known[country]:
@@ -205,11 +207,13 @@ def public_holidays(text: str, first_year: int, last_year: int) -> Int64Array:
     """Return public holidays of a country or its part, as days since 1970-01-01."""
     country, _, part = text.partition("-")
     years = range(first_year, last_year + 1)
-    result = _package().country_holidays(country, subdiv=part or None, years=years)
+    result = _holidays_package().country_holidays(
+        country, subdiv=part or None, years=years
+    )
     return np.array(sorted(result), dtype="datetime64[D]").astype(np.int64)
 
 
-def _package() -> ModuleType:
+def _holidays_package() -> ModuleType:
     try:
         import holidays
     except ImportError:

@@ -113,7 +113,7 @@ class CompiledQueue:
             n_waiting,
             until_ms,
             self._gpus,
-            *self._ranks(job_columns[2]),
+            *self._estimate_ranks(job_columns[2]),
             expected_ends,
             self._profile,
         )
@@ -141,7 +141,9 @@ class CompiledQueue:
             self._profile = self._profile._replace(steps=larger)
         return self._pool
 
-    def _ranks(self, estimate_ms: Int64Array) -> tuple[Ranks | None, Ranks | None]:
+    def _estimate_ranks(
+        self, estimate_ms: Int64Array
+    ) -> tuple[Ranks | None, Ranks | None]:
         """Return the ranks of jobs for the whole queue, and for backfill.
 
         Unused ranks are None.

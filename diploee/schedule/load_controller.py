@@ -184,7 +184,7 @@ class FairPowerCaps:
         has_sources: bool = False,
     ) -> None:
         self._cap, self._overhead, self._has_sources = cap, overhead, has_sources
-        self._limits = [self._limit(event) for event in events]
+        self._limits = [self._event_limit(event) for event in events]
         self._known_limits: tuple[int, list[_Limit], int] | None = None
         self._follow = None
         if follow is not None:
@@ -243,7 +243,7 @@ class FairPowerCaps:
             return []
         if committed_w < self._aim_w and not has_touched_jobs:
             return []
-        return self._balance(view, committed_w)
+        return self._balancing_actions(view, committed_w)
 
     def may_start(self, view: FacilityView, pool: str, job: int) -> bool:
         """Return True if a pool may start a waiting job now."""
@@ -304,7 +304,7 @@ class FairPowerCaps:
         """
         now_ms = view.now_ms
         if self._min_power is None or now_ms - self._min_power[0] >= MIN_MS:
-            adjustable = self._adjustable(view)
+            adjustable = self._cappable_jobs(view)
             headroom_w = sum(
                 float(powers_w[level] - powers_w[-1])
                 for *_, powers_w, level in adjustable
@@ -363,7 +363,7 @@ class FairPowerCaps:
             allowed_w = min(allowed_w, self._devices_w(None, view, cap_w))
         return allowed_w
 
-    def _limit(self, event: RunEvent) -> _Limit:
+    def _event_limit(self, event: RunEvent) -> _Limit:
         """Return the limit of an event, at the meter or for devices.
 
         A fraction is one of the devices' power; with on-site sources it is one of the
@@ -460,7 +460,7 @@ class FairPowerCaps:
         self._known_limits = None
         if is_high and not state.high:
             state.high, state.switched_ms = True, now_ms
-            state.limit = self._limit(_open_event(spec.target, now_ms))
+            state.limit = self._event_limit(_open_event(spec.target, now_ms))
         elif is_low and state.high:
             state.high, state.switched_ms, state.limit = False, now_ms, None
 
@@ -499,11 +499,11 @@ class FairPowerCaps:
                 added_w += full_w - restart_w
         return float(view.power_w) + added_w
 
-    def _balance(
+    def _balancing_actions(
         self, view: FacilityView, committed_w: float
     ) -> list[tuple[str, Action]]:
         """Return the actions that bring power to its limit."""
-        adjustable = list(self._adjustable(view))
+        adjustable = list(self._cappable_jobs(view))
         if not adjustable:
             return []
         keys, powers_by_level, job_levels = zip(*adjustable, strict=True)
@@ -535,7 +535,7 @@ class FairPowerCaps:
                 self._capped.add(key)
         return actions
 
-    def _adjustable(
+    def _cappable_jobs(
         self, view: FacilityView
     ) -> Iterator[tuple[tuple[str, int], Float64Array, int]]:
         """Yield running jobs that may be capped, with power by level [W] and level.

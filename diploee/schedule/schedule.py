@@ -68,7 +68,7 @@ class _PoolSchedule:
     def __init__(
         self, engine: PoolEngine, n_nodes: int, horizon_ms: int, slots_per_node: int = 1
     ) -> None:
-        self._engine, self._n_nodes, self._horizon_ms = engine, n_nodes, horizon_ms
+        self._pool_engine, self._n_nodes, self._horizon_ms = engine, n_nodes, horizon_ms
         expected = "numbers of jobs and their starts [ms], two arrays of int64"
         self._advance_engine = checked_method(engine, "advance", are_starts, expected)
         self._has_started = False
@@ -122,7 +122,7 @@ class _PoolSchedule:
     ) -> None:
         """Raise an error if an engine's first starts are impossible."""
         self._has_started = True
-        make_error = policy_error(self._engine)
+        make_error = policy_error(self._pool_engine)
         rows = np.searchsorted(waiting, numbers)
         if (
             rows.max() == waiting.size
@@ -196,7 +196,7 @@ class Cluster:
         clock = (context or Context()).clock
         self._pools = [
             _PoolSchedule(
-                _engine(
+                _pool_engine(
                     name,
                     installed_by_pool[name],
                     engine,
@@ -311,7 +311,7 @@ _NO_COMPILED_ENGINE = (
 )
 
 
-def _engine(
+def _pool_engine(
     name: str,
     installed: InstalledNodes,
     engine: Engine,

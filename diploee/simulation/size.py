@@ -68,7 +68,7 @@ def resolve_size(
         previous, growth = site, site.facility.nodes_power_w / facility.nodes_power_w
         site = scale_scenario(scenario, growth * requested_w / rated_w)
         rated_w = rated_at_meter_w(site, weather_year, further)
-        if _nodes(site.facility) == _nodes(previous.facility):
+        if _nodes_by_pool(site.facility) == _nodes_by_pool(previous.facility):
             break
     # A node of each pool draws at most about twice its rating at the meter.
     node_of_each_pool_w = sum(
@@ -158,7 +158,7 @@ def _is_excluded(stage: Stage) -> bool:
     return any(column.role in TAKEN_OFF for column in stage.columns)
 
 
-def _nodes(facility: Facility) -> list[int]:
+def _nodes_by_pool(facility: Facility) -> list[int]:
     """Return the number of nodes of each pool."""
     return [pool.n_nodes for pool in facility.pools.values()]
 

@@ -157,14 +157,14 @@ class SignedHistogram:
         rank = max(int(np.ceil(percent / 100 * self.count)), 1)
         bin_ = int(np.searchsorted(np.cumsum(ordered), rank))
         value = (
-            -_middle(_N_SIGNED_BINS - 1 - bin_)
+            -_bin_middle(_N_SIGNED_BINS - 1 - bin_)
             if bin_ < _N_SIGNED_BINS
-            else _middle(bin_ - _N_SIGNED_BINS)
+            else _bin_middle(bin_ - _N_SIGNED_BINS)
         )
         return float(min(max(value, self.min), self.max))
 
 
-def _middle(bin_: int) -> float:
+def _bin_middle(bin_: int) -> float:
     """Return the middle of the value range of a bin; bin 0 counts zeros."""
     if bin_ == 0:
         return 0.0

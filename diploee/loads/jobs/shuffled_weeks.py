@@ -77,7 +77,9 @@ class ShuffledWeeks:
         self._seasonal = first_week is not None and weeks.size >= WEEKS_PER_YEAR
         if self._seasonal:
             weeks = weeks[
-                np.argsort(_season(weeks + (first_week or 0))[1], kind="stable")
+                np.argsort(
+                    _year_and_season(weeks + (first_week or 0))[1], kind="stable"
+                )
             ]
         season = np.arange(weeks.size) * SEASONS // weeks.size
         week_node_time = np.bincount(day // DAYS_PER_WEEK, node_time, n_weeks + 1)
@@ -99,7 +101,10 @@ class ShuffledWeeks:
         Weeks are numbered since 1970-01-05.
         """
         if self._seasonal:
-            n, (permutation, position) = WEEKS_PER_YEAR, map(int, _season(number))
+            n, (permutation, position) = (
+                WEEKS_PER_YEAR,
+                map(int, _year_and_season(number)),
+            )
         else:
             n = len(self)
             permutation, position = divmod(number, n)
@@ -127,7 +132,7 @@ class ShuffledWeeks:
         return np.concatenate(rows), np.concatenate(times_ms)
 
 
-def _season(week: Int64Array | int) -> tuple[Int64Array, Int64Array]:
+def _year_and_season(week: Int64Array | int) -> tuple[Int64Array, Int64Array]:
     """Return the year and the position in the year of the middle of each week.
 
     Weeks are counted from 1970-01-05.

@@ -262,7 +262,9 @@ def whole_instances(rate_rps: float, max_rate_rps: float, n_max: int) -> int:
 
 
 @njit(inline="always")
-def _suffice(n_instances: int, rate_rps: float, completion_rate_rps: float) -> bool:
+def _complete_rate(
+    n_instances: int, rate_rps: float, completion_rate_rps: float
+) -> bool:
     """Return True if instances complete a rate.
 
     The expression is that of `whole_instances`, so the instances that it returns always
@@ -311,7 +313,9 @@ def _serve_interval(
 
     The backlog is that at the end of the interval.
     """
-    is_enough = rate <= 0 or (serving > 0 and _suffice(serving, rate, instance_rps))
+    is_enough = rate <= 0 or (
+        serving > 0 and _complete_rate(serving, rate, instance_rps)
+    )
     capacity = serving * instance_rps if serving > 0 else 0.0
     if not (drain_s > 0 and (backlog > 0 or not is_enough)):
         served_rps = rate if is_enough else capacity
