@@ -1,8 +1,7 @@
-"""Checks at the boundary of a run: of data from stages, loads, policies and measures.
+"""Checks of the data that a run receives from stages, loads, policies and measures.
 
-Arrays of a component are checked with its first block and trusted afterwards, no matter
-who wrote the component. An exception raised inside a component becomes a one-line error
-that names the component.
+Arrays are checked in the first block of each component only. An exception raised inside
+a component becomes a one-line error that names the component.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def import_object(path: str) -> Any:
 
 
 def import_named(module: str) -> str:
-    """Import a module, for what it registers, and return its name."""
+    """Import a module, so that it registers its components, and return its name."""
     try:
         import_module(module)
     except ImportError as error:
@@ -54,7 +53,7 @@ def named_errors(
 ) -> Iterator[None]:
     """Convert exceptions raised within the block to errors that name the component.
 
-    `passing` is a type of exception that passes unchanged, as it is not the component's
+    Exceptions of type `passing` are not converted, as they are not the component's
     fault.
     """
     try:
@@ -83,7 +82,7 @@ def check_columns(
     make_error: ErrorMaker,
     optional_names: Iterable[str] = (),
 ) -> None:
-    """Raise an error unless a first block of columns matches its declaration.
+    """Raise an error unless the columns of a first block match their declaration.
 
     A column needs one finite number per interval; losses, loads and sources must not be
     negative. `optional_names` are columns that may be present without being declared.

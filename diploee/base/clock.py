@@ -213,7 +213,7 @@ class WallClock:
         return local_ms(times_ms + self.origin_ms, self.zone)
 
     def alignment_problem(self, interval_ms: int) -> str:
-        """Return the reason that clock intervals are not sums of whole steps, or ""."""
+        """Return the reason why clock intervals are no multiples of the step, or ""."""
         step_ms = self.step_ms
         if interval_ms < step_ms:
             return f"shorter than the run's resolution of {self.step_s:g} s"
@@ -243,7 +243,7 @@ class WallClock:
         return self.time_ms(following)
 
     def window_problem(self, length_ms: int, n_min: int = 1) -> str:
-        """Return the reason that windows of a length do not fit the series, or ""."""
+        """Return the reason why windows of a length do not fit the series, or ""."""
         if length_ms < n_min * self.step_ms:
             too_short = (
                 "shorter than" if n_min == 1 else f"fewer than {n_min} values at"
@@ -317,8 +317,8 @@ class RunClock:
     def date_ms(self, time_ms: int) -> int:
         """Return a time of the run [ms] as ms since 1970 in UTC.
 
-        Random streams are named by dates: runs with different starts get the same
-        random numbers on the same date.
+        Random generators are named by dates, so that runs with different starts use the
+        same random numbers on the same date.
         """
         return self.wall.origin_ms + time_ms
 

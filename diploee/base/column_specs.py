@@ -1,8 +1,8 @@
 """Declarations of the columns of a power series: name, unit, role, boundary.
 
-Each component declares its columns once; the writer, the file's metadata and all
-readers use the declaration. A column of one pool or service has the owner's name after
-a dot, as in ``it_power_w.h100``.
+Each component declares its columns once, for the writer, the metadata of files, and all
+readers. The name of a column that belongs to one pool or service ends with a dot and
+the name of that owner, as in ``it_power_w.h100``.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Column(Brief):
 
     @property
     def sign(self) -> int:
-        """Sign of the column's power in the power at the meter."""
+        """Sign with which the column adds to the power at the meter."""
         return -1 if self.role in TAKEN_OFF else 1
 
     @property

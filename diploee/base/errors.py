@@ -121,7 +121,7 @@ _OPTIONS = {"from": "first", "to": "until"}
 
 
 def with_arguments(error: DiploeeError, names: Collection[str]) -> None:
-    """Name a function's arguments instead of command-line options in an error."""
+    """Replace command-line options in an error's text by names of arguments."""
 
     def argument(match: re.Match[str]) -> str:
         word = match[1].replace("-", "_")
@@ -154,7 +154,7 @@ _NAMES_OPTIONS = ContextVar("_NAMES_OPTIONS", default=True)
 def option(flag: str) -> str:
     """Return a command-line option in brackets to append to a name: `` (--seed)``.
 
-    Empty within `without_options`.
+    The text is empty within `hide_options`.
     """
     return f" ({flag})" if _NAMES_OPTIONS.get() else ""
 

@@ -1,7 +1,7 @@
 """Lazy `njit`: numba is imported and kernels are compiled at the first call.
 
-Compiled kernels are cached by numba. Importing numba takes longer than most commands
-that call no kernel.
+Commands that call no kernel thus need not wait for the import of numba. Numba caches
+the compiled kernels.
 """
 
 from __future__ import annotations

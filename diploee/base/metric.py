@@ -1,9 +1,9 @@
 """Declarations of the values in metrics.json: key, unit, label, format.
 
-A key is the dotted path of a nested value; an entry of a list is addressed by its
-identifying value, as in ``grid.ramps.intervals.10s.up.max_mw``. In a declaration
-``<...>`` is a placeholder: ``grid.ramps.intervals.<interval>.up.max_mw``. Values of one
-pool are in ``pools.<pool>.``.
+A key is the dotted path of a nested value, in which an identifying value such as
+``10s`` selects the entry of a list: ``grid.ramps.intervals.10s.up.max_mw``. In a
+declaration ``<...>`` is a placeholder: ``grid.ramps.intervals.<interval>.up.max_mw``.
+The keys of a pool's values start with ``pools.<pool>.``.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Metric(Brief):
 
     @property
     def is_power(self) -> bool:
-        """True for a power or energy, with a unit that may suit the site's size."""
+        """True for a power or energy, whose unit is adapted to the site's size."""
         return bool(_POWER.match(self.unit))
 
     def show(self, value: object, none: str = NONE) -> str:
@@ -185,10 +185,10 @@ def check_declared(
 def flatten(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield key and value of the single values in nested metrics.
 
-    Points of a curve are keyed by their fraction of time, as in
-    ``load_duration_curve.1%.exceeded_mw``, and lines of a spectrum by rank, strongest
-    first. Other lists of plain numbers, and of entries without an identifying field,
-    such as the components of an attribution, stay in ``metrics.json`` only.
+    The key of a point of a curve contains its fraction of time, as in
+    ``load_duration_curve.1%.exceeded_mw``; the key of a spectral line contains its
+    rank, strongest first. Other lists of plain numbers, and lists whose entries have no
+    identifying field, are omitted.
     """
     percents = metrics.get(_PERCENT_KEY)
     for name, value in metrics.items():

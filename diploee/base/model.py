@@ -1,7 +1,8 @@
 """Base classes of scenario models, strict about keys and types; registries of kinds.
 
-A kind, such as one stage, is a model next to the code that it configures, with its name
-in `kind`. The kinds of a package are found in its modules; others can be registered.
+A kind is a model that a scenario selects by name, such as a kind of stage. It is
+declared next to the code that it configures, and its field `kind` contains its name.
+The kinds in the modules of a package are found automatically; others can be registered.
 """
 
 from __future__ import annotations
@@ -149,7 +150,7 @@ class Model(Brief, BaseModel):
     )
 
     def _keys_set(self, *keys: str) -> list[str]:
-        """Return those of the named keys that differ from their defaults."""
+        """Return those of several keys that differ from their defaults."""
         fields = type(self).model_fields
         return [key for key in keys if getattr(self, key) != fields[key].default]
 
@@ -171,7 +172,10 @@ class Model(Brief, BaseModel):
             raise ValueError(f"'{key}' can't go with {one_of(conflicts)}; remove one")
 
     def unused_keys(self) -> Collection[str]:
-        """Return keys that others make irrelevant: their defaults are no assumption."""
+        """Return the keys that have no effect because of other keys.
+
+        Their defaults are not listed as assumptions of a run.
+        """
         return ()
 
     @model_validator(mode="wrap")
@@ -179,7 +183,8 @@ class Model(Brief, BaseModel):
     def _name_allowed_keys(cls, data: Any, handler: Any) -> Any:
         """Add the allowed keys to errors of unknown keys.
 
-        A missing key that an unknown key nearly spells is not reported separately.
+        If an unknown key is a misspelled required key, the required key is not reported
+        as missing.
         """
         data = _with_new_names(data, cls)
         try:
@@ -370,7 +375,8 @@ def field_marks(field: FieldInfo) -> dict[str, Any]:
 def assumed_keys(value: Any, key_path: str = "") -> Iterator[str]:
     """Yield the keys within a part of a scenario that have an assumed value.
 
-    These are keys left at an assumed default, or that name a set of such values.
+    These are keys that keep an assumed default, and keys that name a set of assumed
+    values.
     """
     for key, inner, owner, name in children(value, key_path):
         field = type(owner).model_fields[name] if owner else None
@@ -456,7 +462,7 @@ class Kind(Model):
 
 
 class StatefulKind(Kind):
-    """A spec that is also the object it describes: each opened copy has a state."""
+    """A spec that is also the object it describes; `open` returns one with a state."""
 
     def open(self, setting: Any) -> Any:
         """Return a new object with its own state for a setting."""
@@ -532,10 +538,10 @@ T = TypeVar("T", bound=Model)
 class Kinds(Generic[T]):
     """The registry of kinds that one key of a scenario may name.
 
-    `what` is the noun for messages. `home` is the module that declares the kinds, or a
+    `what` is the noun for messages. `home` is the module that declares the kinds, a
     package of such modules, such as ``diploee.facility``, or an entry point
-    ``diploee.kinds:<name>`` that names the module. `key` is the field, or class
-    attribute, that holds a kind's name. `added` are the kinds registered by others, by
+    ``diploee.kinds:<name>`` that names the module. `key` is the field or class
+    attribute that contains the name of a kind. `added` are the registered kinds by
     name.
     """
 
@@ -544,7 +550,7 @@ class Kinds(Generic[T]):
         self.added: dict[str, type[T]] = {}
 
     @cached_property
-    def _own(self) -> dict[str, type[T]]:
+    def _kinds_by_name(self) -> dict[str, type[T]]:
         """Kinds declared in the home module and in installed packages, by name."""
         if self._home.startswith(KINDS):
             home = entry_point_objects(KINDS[:-1])[self._home.removeprefix(KINDS)]
@@ -602,7 +608,7 @@ class Kinds(Generic[T]):
             )
         return name
 
-    def _import(self, path: str) -> str:
+    def _import_kind(self, path: str) -> str:
         """Register the kind at an import path, and return its name."""
         try:
             spec = self.register(import_object(path))
@@ -615,7 +621,7 @@ class Kinds(Generic[T]):
     @property
     def by_name(self) -> dict[str, type[T]]:
         """Specs of all kinds by name."""
-        return self._own | self.added
+        return self._kinds_by_name | self.added
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.by_name)
@@ -635,7 +641,7 @@ class Kinds(Generic[T]):
             data = {key: "path", **data}  # an import path implies its kind
         name = data.get(key) if isinstance(data, dict) else None
         if isinstance(name, str) and ":" in name:
-            name = self._import(name)
+            name = self._import_kind(name)
             data = {**data, key: name}
         if not isinstance(name, str) or name not in self.by_name:
             raise must_be(

@@ -1,7 +1,7 @@
 """Validation of plain data from outside, such as YAML, JSON and options.
 
-Only this module turns pydantic's errors into plain messages: the allowed values, the
-value found, and the closest key.
+Errors of pydantic become plain messages with the allowed values, the value found, and
+the closest allowed key.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ def plain_problems(error: ValidationError, data: Any) -> list[tuple[KeyPath, str
 
     Notes
     -----
-    Pydantic reports each branch of a union, and lists that are too short only because
-    faulty entries were removed. Here each problem is reported once.
+    Pydantic reports a problem once for each branch of a union. It also reports a list
+    as too short if its faulty entries were removed. Here each problem is reported once.
     """
     # A file with YAML aliases may repeat one problem a hundred thousand times.
     first = error.errors(include_url=False)[:MAX_DETAILS]

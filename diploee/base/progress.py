@@ -26,9 +26,8 @@ def _ignore(fraction: float, text: str) -> None:
 def stop_with(error: BaseException | None) -> None:
     """Make the next stage or lap of a run raise an error; None cancels that.
 
-    An exception raised by a signal handler within a callback, such as that of a
-    finalizer or compiled code, is reported and dropped by Python. The run must end
-    nevertheless.
+    Python drops an exception that a signal handler raises during a callback, such as a
+    finalizer or a callback of compiled code. The run must end nevertheless.
     """
     _stops[:] = [] if error is None else [error]
 
@@ -74,7 +73,7 @@ def show_progress(progress: Progress) -> Iterator[None]:
 def stage(name: str, progress: Progress | None = None) -> Iterator[Update]:
     """Enclose a long stage of work (context manager or decorator).
 
-    Within another stage it is a part of that one.
+    Within another stage it is shown as a part of the outer stage.
     """
     observer = progress or _observer.get() or Progress()
     if progress is None and (outer := _stage.get()) is not None:
@@ -164,7 +163,7 @@ class Stopwatch:
 
     @contextmanager
     def lap(self, name: str) -> Iterator[None]:
-        """Add a lap to the wall time of a stage that repeats."""
+        """Add the wall time of one repetition to a stage that is repeated."""
         _raise_if_stopped()
         started = time.perf_counter()
         yield

@@ -29,10 +29,12 @@ def arrow_numbers(
 ) -> pa.Array:
     """Return numbers or booleans as an Arrow array; numbers are not copied."""
     content = (
-        _bits(values) if values.dtype == np.bool_ else np.ascontiguousarray(values)
+        _packed_bits(values)
+        if values.dtype == np.bool_
+        else np.ascontiguousarray(values)
     )
     buffers = [
-        None if missing is None else pa.py_buffer(_bits(~missing)),
+        None if missing is None else pa.py_buffer(_packed_bits(~missing)),
         pa.py_buffer(content),
     ]
     return pa.Array.from_buffers(
@@ -40,7 +42,7 @@ def arrow_numbers(
     )
 
 
-def _bits(values: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+def _packed_bits(values: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     """Return booleans packed to bits, as Arrow stores them."""
     return np.packbits(values, bitorder="little")
 

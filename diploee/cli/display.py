@@ -114,7 +114,7 @@ def show_run(run: Run, limits: Sequence[str] = ()) -> None:
 
     `limits` are the names of the checked limits, if known.
     """
-    from diploee.runs.ranked import BY_POOL
+    from diploee.runs.metric_order import BY_POOL
     from diploee.runs.run_view import RunView
 
     console, (answer, *sections) = Console(), run.sections()

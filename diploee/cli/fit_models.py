@@ -31,7 +31,10 @@ from diploee.cli.options import (
 )
 from diploee.importers.request_traces.read import read_request_trace
 from diploee.integrations.openg2g.artifact_cache import LogisticModelStore, ModelFits
-from diploee.integrations.openg2g.benchmark_spec import InferenceModelSpec, load_specs
+from diploee.integrations.openg2g.inference_model_spec import (
+    InferenceModelSpec,
+    load_specs,
+)
 from diploee.integrations.openg2g.sources import LeaderboardSource, ResultsSource
 from diploee.loads.services.batch_power_model import served_profile
 from diploee.profiles.store import add_profile

@@ -15,7 +15,6 @@ from .generator import GeneratorSpec as GeneratorSpec
 from .loss_curves import SUPPLIES as SUPPLIES
 from .loss_curves import CurveSpec as CurveSpec
 from .loss_curves import LossCurve as LossCurve
-from .meters import EnergyMeter as EnergyMeter
 from .node_power import AC_POWER as AC_POWER
 from .node_power import AcPowerSpec as AcPowerSpec
 from .pdu import PduSpec as PduSpec
@@ -24,6 +23,7 @@ from .point_of_interconnection import (
 )
 from .ramp_limit import RampLimitSpec as RampLimitSpec
 from .solar import SolarSpec as SolarSpec
+from .stage_meters import EnergyMeter as EnergyMeter
 from .transformers import TransformersSpec as TransformersSpec
 from .ups import UpsSpec as UpsSpec
 from .weather import WEATHER as WEATHER

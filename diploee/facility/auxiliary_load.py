@@ -15,7 +15,7 @@ from diploee.base.model import SCALES, PositiveShare, default, optional, uncerta
 from diploee.base.units import W_PER_KW
 from diploee.facility.base import POWER, REACTIVE, Block, SiteView, StageSpec, Values
 from diploee.facility.declared import COLUMNS, METRICS
-from diploee.facility.meters import EnergyMeter
+from diploee.facility.stage_meters import EnergyMeter
 
 DESIGN_SHARE = 0.01
 """Default auxiliary power per rated power of the nodes: security, offices and building
@@ -61,7 +61,7 @@ class AuxiliaryLoadSpec(StageSpec):
         return self
 
     def unused_keys(self) -> tuple[str, ...]:
-        """Return the share if the power is set."""
+        """Return `design_share` as unused if `power_kw` is set."""
         return () if self.power_kw is None else ("design_share",)
 
     def open(self, site: SiteView) -> AuxiliaryLoadSpec:

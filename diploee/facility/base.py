@@ -130,7 +130,7 @@ class SiteView(Brief):
     columns: Columns = ()  # columns declared by all stages
 
     def columns_with_roles(self, *roles: Role) -> tuple[str, ...]:
-        """Return the names of the stages' columns with certain roles."""
+        """Return the names of the stages' columns that have one of several roles."""
         return tuple(column.name for column in self.columns if column.role in roles)
 
     def require_ac(self, kind: str) -> None:
@@ -182,7 +182,7 @@ class Stage(Protocol):
 
     @property
     def boundary(self) -> str | None:
-        """Addition to the boundary text of `facility_power_w`; None for no addition."""
+        """Text that the stage adds to the boundary of `facility_power_w`, or None."""
         ...
 
     def start(self) -> Any:
@@ -248,7 +248,7 @@ class StageSpec(Kind):
 
 
 class Nameable(Model):
-    """Settings of a stage that a site may have several times, each with a name."""
+    """Settings of a stage with a name, as a site may have several of the kind."""
 
     name: Annotated[str, Field(pattern=STAGE_NAME)] | None = optional(
         "Name, if a site has several stages of this kind; it prefixes the stage's "
@@ -512,12 +512,13 @@ STAGES: Kinds[StageSpec] = Kinds("stage", StageSpec, "diploee.facility")
 class StageMeters:
     """The meters of all metered stages, as one sink.
 
-    `reserved` are metric blocks of other parts of a run.
+    `reserved` are the names of metric blocks that belong to other parts of a run.
 
     Raises
     ------
     StageError
-        If a stage declares a metric in such a block, or a metric of another stage.
+        If a stage declares a metric in a reserved block, or a metric that another stage
+        declares, too.
     """
 
     def __init__(self, stages: Iterable[Stage], reserved: Collection[str]) -> None:

@@ -22,7 +22,7 @@ from pydantic import (
 
 from diploee.base.clock import WallClock
 from diploee.base.measures.distribution import Energy, HoursAbove, Mean, RunningMaximum
-from diploee.base.measures.ramps import TurningPoints
+from diploee.base.measures.ramps_and_swings import TurningPoints
 from diploee.base.model import (
     SCALES,
     Model,
@@ -55,7 +55,7 @@ from diploee.facility.base import (
 )
 from diploee.facility.declared import COLUMNS, METRICS
 from diploee.facility.local_hours import LocalHours, in_any_hours
-from diploee.facility.meters import ColumnMeter
+from diploee.facility.stage_meters import ColumnMeter
 from diploee.facility.storage import (
     BatteryLimits,
     DispatchPlan,
@@ -90,8 +90,8 @@ class _CycleCount:
 class ChargeCycles:
     """Counter of the rainflow cycles of a state of charge, added in consecutive blocks.
 
-    Depths are integers of a billionth of the nominal energy, so that counts do not
-    depend on blocks.
+    Depths are whole billionths of the nominal energy, so that counts do not depend on
+    how a run is cut into blocks.
     """
 
     def __init__(self) -> None:
@@ -120,7 +120,7 @@ class ChargeCycles:
 
 
 def _count_by_depth(depths: Int64Array) -> Int64Array:
-    """Return the number of depths below, between and above the class edges."""
+    """Return the number of depths in each class between the class edges."""
     edges = np.array(DEPTHS_PERCENT) * (_UNITS // 100)
     class_index = np.searchsorted(edges, depths, side="right")
     return np.bincount(class_index, minlength=edges.size + 1)
@@ -153,7 +153,7 @@ class RampRates(Model):
 
     @model_validator(mode="after")
     def _check_any(self) -> RampRates:
-        """Refuse ramp limits with neither a rise nor a fall."""
+        """Refuse ramp rates that limit neither rises nor falls."""
         if self.up_mw_per_min is None and self.down_mw_per_min is None:
             raise ValueError("give up_mw_per_min, down_mw_per_min or both")
         return self
@@ -180,7 +180,7 @@ class PeakShaving(Model):
 class DemandCharge(PeakShaving):
     """Demand-charge management: a limit on means over clock intervals.
 
-    The limit of a month rises to the highest mean that occurred.
+    If a mean exceeds the limit, that mean is the new limit for the rest of the month.
     """
 
     target_mw: Annotated[PositiveFloat, SCALES] = Field(
@@ -329,7 +329,7 @@ class BatterySpec(StageSpec, Nameable):
         return self.max_state_of_charge if is_filled else self.reference_state_of_charge
 
     def open(self, site: SiteView) -> BatterySpec:
-        """Return the battery with the local time of the site."""
+        """Return a copy of the battery that uses the site's local time."""
         opened = self.model_copy()
         opened._wall = site.clock.wall
         return opened
@@ -363,7 +363,10 @@ class BatterySpec(StageSpec, Nameable):
         return ramps._replace(lag_s=self.smoothing_s or 0.0)
 
     def needed_step_ms(self) -> int | None:
-        """Return a tenth of the lag, a ramp's minute or the billed interval [ms]."""
+        """Return a tenth of the shortest time that the mode depends on [ms].
+
+        These times are the lag, the minute of ramp rates, and the billed interval.
+        """
         if self.demand_charge is not None:
             return tenth_of_shortest_ms(self.demand_charge.interval_min * S_PER_MIN)
         return tenth_of_shortest_ms(

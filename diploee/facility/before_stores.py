@@ -1,4 +1,7 @@
-"""Recorder of the load upstream of the first battery or ramp limit (co-simulation)."""
+"""Recorder of the load upstream of the first battery or ramp limit.
+
+A co-simulation needs this load for the response to the grid's voltage.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ class BeforeStores:
         return None
 
     def apply(self, block: Block, state: None) -> tuple[Values, None]:
-        """Return the power that arrives at the stage as its columns."""
+        """Return the power that arrives at the stage as the stage's own columns."""
         powers = (
             block.columns[name] for name in (POWER, REACTIVE) if name in block.columns
         )

@@ -13,14 +13,15 @@ from pydantic import Field
 from diploee.base.model import default
 from diploee.facility.base import POWER, Block, StageSpec, Values
 from diploee.facility.declared import COLUMNS, METRICS
-from diploee.facility.meters import EnergyMeter
+from diploee.facility.stage_meters import EnergyMeter
 
 
 class ConstantLossSpec(StageSpec):
     """A loss that is a fixed fraction of the input power.
 
     ``P_in = P / (1 - k)``, with load P [W], input power P_in [W], and k
-    `loss_fraction`. For power flowing back (P < 0) it is ``P_in = P (1 - k)``.
+    `loss_fraction`. If power flows from the load to the grid (P < 0), ``P_in = P (1 -
+    k)``.
     """
 
     columns = COLUMNS["constant_loss"]

@@ -2,8 +2,7 @@
 
 Each model is a static map from heat and one temperature to power (see docs/meter.md),
 scaled by the design heat. The heat passes first-order lags before it reaches the plant,
-so that fluctuations of the load within seconds hardly change the cooling power; they
-are not multiplied by the PUE.
+so that fluctuations of the load within seconds hardly change the cooling power.
 
 See Also
 --------
@@ -34,7 +33,7 @@ from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_H, MS_PER_S, W_PER_KW, W_PER_MW
 from diploee.facility.base import POWER, REACTIVE, Block, SiteView, StageSpec, Values
 from diploee.facility.declared import COLUMNS, METRICS
-from diploee.facility.meters import LoadMeter
+from diploee.facility.stage_meters import LoadMeter
 
 IT_AC_POWER = "it_ac_power_w"
 HEAT = "cooling_heat_w"
@@ -142,7 +141,7 @@ class Plant(ABC):
 
     @property
     def set_point_c(self) -> float | None:
-        """Temperature above which the set point is exceeded [deg C], or None."""
+        """Temperature above which the supply exceeds its set point [deg C], or None."""
         return None
 
     @abstractmethod
@@ -242,7 +241,7 @@ class CoolingSpec(StageSpec, ABC):
 
 
 class HeatCoolingSpec(CoolingSpec, Plant):
-    """Base of cooling models that remove all power that has passed, as heat."""
+    """Base of cooling models that remove the power of all previous stages as heat."""
 
     design_heat_mw: Annotated[float | None, Field(ge=1e-6, le=1e6), SCALES] = uncertain(
         None,
@@ -312,7 +311,10 @@ class Cooling:
         )
 
     def start(self) -> None:
-        """Return the state at the start: None, lags settled at the first heat."""
+        """Return the state at the start: None.
+
+        The lags then start in steady state at the first heat.
+        """
         return None
 
     def apply(
@@ -405,7 +407,7 @@ class _CoolingMeter(LoadMeter):
 
 
 class CumulativeHours(NamedTuple):
-    """Cumulative hours of a condition at some times, linear between them."""
+    """Cumulative hours in which a condition holds, linear between some times."""
 
     # Times, ascending, and hours up to them
     time_ms: Float64Array
@@ -496,10 +498,9 @@ def _cool(
     plant: _PowerTable,
     rows: Float64Array,
 ) -> None:
-    """Compute cooling power, lagged heat and wet bulb; update the lags in place.
+    """Fill `rows` with cooling power, lagged heat and temperature; update the lags.
 
-    Each value depends only on its time, the lags and the tables, so that results do not
-    depend on the boundaries of blocks.
+    Results do not depend on how a run is cut into blocks.
     """
     time_ms, driving_c, wet_bulb_c = lines
     nodes_c, table, design_w, other_w = plant

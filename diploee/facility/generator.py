@@ -1,10 +1,10 @@
 """On-site generator: engines or turbines that run by schedule or above a demand.
 
-A generator starts after a delay, ramps to its output and back, and does not run
-steadily below its minimum load. Output and fuel are means over an interval, ramps and
-the end of the delay included. It starts and stops at the start of an interval, decided
-by the mean demand of that interval. While it runs, fuel power is linear in output
-(Willans line)::
+A generator starts after a delay, ramps up to its output and down again, and does not
+run steadily below its minimum load. The mean demand of an interval decides whether the
+generator starts or stops at the start of that interval. Output and fuel are means over
+an interval, in which the delay may end and the output may ramp. While the generator
+runs, fuel power is linear in output (Willans line)::
 
     F = P_r / eta (k + (1 - k) P / P_r)
 
@@ -55,7 +55,7 @@ from diploee.facility.base import (
 )
 from diploee.facility.declared import COLUMNS, METRICS
 from diploee.facility.local_hours import LocalHours, in_any_hours
-from diploee.facility.meters import ColumnMeter
+from diploee.facility.stage_meters import ColumnMeter
 
 
 class GeneratorState(NamedTuple):
@@ -140,7 +140,7 @@ class GeneratorSpec(StageSpec, Nameable):
         return tenth_of_shortest_ms(self.start_delay_s, S_PER_MIN / self.ramp_per_min)
 
     def open(self, site: SiteView) -> GeneratorSpec:
-        """Return the generator with the local time of the site."""
+        """Return a copy of the generator that uses the site's local time."""
         opened = self.model_copy()
         opened._wall = site.clock.wall
         return opened
@@ -169,7 +169,7 @@ class GeneratorSpec(StageSpec, Nameable):
             signal, bounds = load_w, (above_w, above_w - self.hysteresis_mw * W_PER_MW)
             target_w, initial_state = load_w - above_w, GeneratorState()
         rows = np.empty((3, len(block)))
-        next_state = _run(
+        next_state = _run_generator(
             signal,
             np.clip(target_w, self.min_load * rated_w, rated_w),
             block.dt_ms / MS_PER_S,
@@ -209,7 +209,7 @@ class GeneratorSpec(StageSpec, Nameable):
 
 
 @njit()
-def _run(
+def _run_generator(
     signal: Float64Array,
     target_w: Float64Array,
     dt_s: float,
@@ -220,7 +220,7 @@ def _run(
     state: GeneratorState,
     rows: Float64Array,
 ) -> tuple[bool, float, float, float]:
-    """Compute mean output [W], fraction of time running, and starts by interval."""
+    """Fill `rows` with mean output [W], fraction of time running, and starts."""
     on, level_w, delay_s, since_s = state
     for k in range(signal.size):
         rows[2, k] = 0.0

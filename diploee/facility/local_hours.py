@@ -46,7 +46,7 @@ class LocalHours(Model):
         return self
 
     def contains(self, local_ms: Int64Array) -> npt.NDArray[np.bool_]:
-        """Return True for local times [ms since 1970-01-01 00:00] in the hours."""
+        """Return True for each local time [ms since 1970-01-01 00:00] in the hours."""
         day, hour = local_ms // MS_PER_DAY, local_ms % MS_PER_DAY / MS_PER_H
         is_after, is_before = hour >= self.from_h, hour < self.to_h
         is_inside = (

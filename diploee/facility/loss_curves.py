@@ -154,8 +154,8 @@ class PointsSpec(MeasuredSpec):
 
     Coefficients ``a >= 0`` minimize the squared errors of ``x (1 / efficiency - 1)``
     with weights 1 / x (non-negative least squares). A fit with an error above half a
-    percentage point is refused: limits, such as those of 80 PLUS, are no efficiency
-    curve.
+    percentage point is refused, as the values are then not those of one converter, but
+    for example the minimum efficiencies of 80 PLUS.
     """
 
     kind: Literal["points"] = default(

@@ -1,18 +1,18 @@
 """AC power of nodes from the power of their devices.
 
-Memory, network cards, drives, management and voltage regulators draw a fixed share of
-the devices' rating, fans a share by the cube of the devices' activity, and the power
-supplies have losses by their load::
+Memory, network cards, drives, management and voltage regulators draw a fixed fraction
+of the devices' rating. Fan power rises with the cube of the devices' activity. The
+losses of the power supplies depend on their load::
 
     u = max(0, (P - I) / (R - I))
     DC = P + R (fixed + fan_min + (fan_max - fan_min) u³) + variable (P - I)
     AC = DC + S loss(DC / S) + network,    S = supply_ratio DC(P = R)
 
 - P power of the devices (GPUs and CPU packages) [W], I their idle power, R rating,
-- u activity, 0-1; fixed, fan_min, fan_max, variable shares of R or of P - I,
+- u activity, 0-1; fixed, fan_min and fan_max fractions of R, variable of P - I,
 - DC power after the supplies [W], AC power at the node's input [W],
 - S installed rating of the supplies [W], loss curve of the supplies [per unit of S],
-- network a node's share of switches [W].
+- network a node's fraction of the power of network switches [W].
 
 Each model is accurate to about 10 %. Fan dynamics below a minute (fans follow at once
 here), inlet temperature and leakage are not modelled.
@@ -113,7 +113,7 @@ class _Node(AcPowerSpec):
     def ac_power_w(
         self, device_power_w: Any, rated_power_w: float, idle_power_w: float
     ) -> Any:
-        """Return the AC power of one node [W], including its share of the network."""
+        """Return the AC power of one node [W], including its part of the network."""
         dc_w = self._dc_w(device_power_w, rated_power_w, idle_power_w)
         installed_w = self._installed_w(rated_power_w, idle_power_w)
         return dc_w + self._supply_loss_w(dc_w, installed_w) + self.network_w
@@ -128,7 +128,7 @@ class _Node(AcPowerSpec):
 
 
 class _Shares(Model):
-    """Overhead and supplies as shares of the devices' rating."""
+    """Overhead power and supplies' rating, as fractions of the devices' rating."""
 
     fixed_share: Share = Field(description=f"{_FIXED}.")
     fan_share_min: Share = Field(description=f"{_FAN_MIN}.")

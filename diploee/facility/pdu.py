@@ -14,7 +14,7 @@ from diploee.base.units import W_PER_MW
 from diploee.facility.base import POWER, Block, SiteView, StageSpec, Values
 from diploee.facility.declared import COLUMNS, METRICS
 from diploee.facility.loss_curves import quadratic_loss
-from diploee.facility.meters import LoadMeter
+from diploee.facility.stage_meters import LoadMeter
 
 Loss = Share
 

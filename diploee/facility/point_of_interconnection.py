@@ -18,7 +18,7 @@ from diploee.facility.declared import COLUMNS
 
 
 class Billing(Model):
-    """Tariff rules that turn the demand of a month into billed demand; at least one."""
+    """Tariff rules by which billed demand follows from a month's demand."""
 
     interval_min: Literal[15, 30, 60] = default(
         15, "Clock interval of the billed demand [min]."
@@ -50,7 +50,7 @@ class Billing(Model):
 
 
 class Contract(NamedTuple):
-    """Contracted power of a connection: amount, key and unit."""
+    """Contracted power of a connection, with its unit and key in the scenario."""
 
     amount: float  # contracted power [`unit`]
     name: str

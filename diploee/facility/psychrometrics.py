@@ -45,8 +45,8 @@ def wet_bulb_c(
 ) -> Float64Array:
     """Return the thermodynamic wet-bulb temperature [deg C], shape (n,).
 
-    The humidity ratio at a wet-bulb temperature increases with it, so that bisection
-    finds the temperature at which it equals the air's humidity ratio W.
+    Bisection finds the wet-bulb temperature for which the psychrometer equation gives
+    the humidity ratio of the air.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def relative_humidity(
 
 
 def _humidity_ratio(vapour_pa: Float64Array, pressure_pa: Float64Array) -> Float64Array:
-    """Return the humidity ratio 0.621945 p_v / (p - p_v), p_v vapour pressure."""
+    """Return the humidity ratio ``0.621945 p_v / (p - p_v)`` at a vapour pressure."""
     return _WATER_TO_AIR * vapour_pa / (pressure_pa - vapour_pa)
 
 

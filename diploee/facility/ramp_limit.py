@@ -5,7 +5,8 @@ The target supply is that of a ramp-limiting battery,
 r [W/s] and interval dt [s]. When the load falls too fast, a dummy load (resistors,
 dummy work) draws the difference, which is dissipated. A dummy load can't limit rises:
 they pass and are counted, unless the load can be curtailed, at the cost of lost work.
-The excess of each interval is counted, and the next ramp starts from the actual supply.
+The power beyond the limit is counted in each interval, and the limit of the next
+interval starts from the actual supply.
 ASSUMPTION: dummy load and curtailment act within the interval, and reactive power is
 unchanged.
 
@@ -36,7 +37,7 @@ from diploee.facility.base import (
 )
 from diploee.facility.battery import ROUNDING_W, RampRates, State
 from diploee.facility.declared import COLUMNS, METRICS
-from diploee.facility.meters import ColumnMeter
+from diploee.facility.stage_meters import ColumnMeter
 from diploee.facility.storage import BatteryLimits, StoreState, smooth_supply
 
 

@@ -34,7 +34,7 @@ from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_S, W_PER_MW
 from diploee.facility.base import POWER, Block, Nameable, SiteView, StageSpec, Values
 from diploee.facility.declared import COLUMNS, METRICS
-from diploee.facility.meters import ColumnMeter
+from diploee.facility.stage_meters import ColumnMeter
 from diploee.facility.weather import Sun
 
 PER_KELVIN = -0.0035
@@ -118,8 +118,8 @@ class SolarSpec(StageSpec, Nameable):
         return self._sun.step_ms / MS_PER_S
 
     @cached_property
-    def _line(self) -> tuple[Float64Array, Float64Array, Float64Array]:
-        """Nodes of the output [ms], output there [W], and energy up to there [W ms]."""
+    def _output_curve(self) -> tuple[Float64Array, Float64Array, Float64Array]:
+        """Times of the output's nodes [ms], with output [W] and energy [W ms]."""
         sun, max_w = self._sun, self.dc_mw * W_PER_MW / self.dc_per_ac
         edges_ms = (
             np.append(sun.middle_ms, sun.middle_ms[-1] + sun.step_ms) - sun.step_ms // 2
@@ -130,7 +130,7 @@ class SolarSpec(StageSpec, Nameable):
 
     def apply(self, block: Block, state: None) -> tuple[Values, None]:
         """Subtract the plant's output from the facility's power."""
-        nodes_ms, values_w, energy = self._line
+        nodes_ms, values_w, energy = self._output_curve
         edges_ms = np.append(block.starts_ms, block.end_ms)
         segment = np.clip(
             np.searchsorted(nodes_ms, edges_ms, side="right") - 1, 0, energy.size - 2
@@ -206,9 +206,9 @@ def curve_through_means(
 ) -> tuple[Float64Array, Float64Array]:
     """Return nodes of a piecewise linear curve with specified means between edges.
 
-    The curve stays between 0 and `maximum`. At an edge it takes the mean of the
-    neighbouring values if bounds allow; from there it changes to a constant level, as
-    slowly as the bounds allow, within at most half of the interval on either side.
+    The curve stays between 0 and `maximum`. At an edge between two intervals it has the
+    mean of their values if the bounds allow. From an edge it changes to a constant
+    level, as slowly as the bounds allow, within at most half of the interval.
     """
     low, high = np.minimum(means[1:], means[:-1]), np.maximum(means[1:], means[:-1])
     edge_values = np.minimum(np.maximum((low + high) / 2, 2 * high - maximum), 2 * low)

@@ -2,9 +2,10 @@
 
 Smoothing: in each interval dt the target supply follows the request through a
 first-order lag of time constant tau, and is limited to a ramp rate r from the previous
-supply, ``clip(lagged, P_s - r dt, P_s + r dt)``. Ramp limits alone follow the load's
-median, such as the upper level of a job's iterations, and the store stays full; with a
-lag of several iterations the supply follows the load's mean. The battery supplies the
+supply, ``clip(lagged, P_s - r dt, P_s + r dt)``. With a ramp limit alone, the supply
+settles at the load's median, for a training job the upper level of its iterations, and
+the store stays full. With a lag of several iterations the supply follows the load's
+mean. The battery supplies the
 difference b = load - supply as far as its power and energy allow; the rest passes and
 is counted as uncovered. Stored energy e::
 
@@ -18,7 +19,8 @@ Symbols: b battery output [W], e energy [J], e_ref reference energy [J], k feedb
 [1/s], eta_c and eta_d charge and discharge efficiency, dt interval [s], tau lag [s], r
 ramp rate [W/s], P_s supply [W].
 
-The state is passed from block to block, so that results do not depend on blocks.
+The state is passed from block to block, so that results do not depend on how a run is
+cut into blocks.
 ASSUMPTION: reactive power is unchanged.
 
 See Also
@@ -127,7 +129,10 @@ def _smooth(
     initial: StoreState,
     rows: Float64Array,
 ) -> tuple[float, float, float, float]:
-    """Compute supply, battery output, energy and deviation; return the last state."""
+    """Fill `rows` with supply, battery output, stored energy and deviation.
+
+    Returns the state at the end.
+    """
     supply_w, stored_j, level_w, loss_w = initial
     # Lag of interval means: remainder of a step after an interval, and its mean
     remainder = mean = 0.0
@@ -190,9 +195,10 @@ def dispatch(
     state: DispatchState,
     rows: Float64Array,
 ) -> tuple[float, float, float, int, int]:
-    """Dispatch the battery by a target power, a billed mean, or the plan of the clock.
+    """Dispatch the battery by a target power, a billed mean, or a time-of-use plan.
 
-    `target_w` is infinite for a plan; `window_s` is 0 without billed intervals.
+    `target_w` is infinite for a time-of-use plan. `window_s` is the length of the
+    billed intervals, 0 without them.
     """
     stored_j, billed_w, drawn_j, window, month = state
     for k in range(load_w.size):

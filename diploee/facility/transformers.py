@@ -19,7 +19,7 @@ from diploee.base.tables import Float64Array
 from diploee.base.units import W_PER_MW
 from diploee.facility.base import POWER, REACTIVE, Block, SiteView, StageSpec, Values
 from diploee.facility.declared import COLUMNS, METRICS
-from diploee.facility.meters import LoadMeter
+from diploee.facility.stage_meters import LoadMeter
 
 
 class Losses(NamedTuple):
@@ -49,7 +49,7 @@ Part = Annotated[float | None, Field(ge=0, le=1)]
 
 
 class Transformer(Model):
-    """The transformers of one voltage level, taken together."""
+    """All transformers of one voltage level, as one."""
 
     preset: Literal["mv_lv", "dry_type", "hv_mv"] | None = optional(
         (
@@ -73,7 +73,7 @@ class Transformer(Model):
     u_k: Part = optional("Short-circuit voltage per rated voltage.")
 
     def unused_keys(self) -> tuple[str, ...]:
-        """Return the preset if each of its parameters is set."""
+        """Return `preset` as unused if all of its parameters are set."""
         values = [getattr(self, key) for key in Losses._fields]
         return () if None in values else ("preset",)
 
@@ -154,7 +154,7 @@ class TransformersSpec(StageSpec):
 
     @cached_property
     def _parameters(self) -> Float64Array:
-        """Rating [VA], no-load and load losses of P and Q [pu] of each transformer."""
+        """Rating [VA], no-load and load terms of dP and dQ [pu], by transformer."""
         return np.array(
             [
                 [

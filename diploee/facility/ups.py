@@ -15,7 +15,7 @@ from diploee.base.units import W_PER_MW
 from diploee.facility.base import POWER, REACTIVE, Block, SiteView, StageSpec, Values
 from diploee.facility.declared import COLUMNS, METRICS
 from diploee.facility.loss_curves import MEASURED, MeasuredSpec, quadratic_loss
-from diploee.facility.meters import LoadMeter
+from diploee.facility.stage_meters import LoadMeter
 
 CURVES = {
     # ASSUMPTION: "typically 95-96 %" over 25-100 % (a secondary source), 94.98 % at 25
@@ -113,7 +113,10 @@ class UpsSpec(StageSpec):
         return self
 
     def unused_keys(self) -> tuple[str, ...]:
-        """Return the redundancy if the power is set, and keys unused by the mode."""
+        """Return the keys without effect: those of other modes, and the redundancy.
+
+        The redundancy has no effect if the power is set.
+        """
         unused_if_sized = () if self.installed_mw is None else ("redundancy",)
         unused_without_filter = (
             () if self.mode in DOUBLE_CONVERSION else ("filter_share",)

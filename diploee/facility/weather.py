@@ -82,7 +82,7 @@ class Weather(Brief):
 
 @dataclass(frozen=True, eq=False)
 class SunYear(Brief):
-    """Irradiance of a leap year, by the records of its weather."""
+    """Irradiance of a leap year, one value per weather record."""
 
     records: Float64Array  # as in `Sun`, without air temperature, shape (4, n)
     middle_ms: int  # middle of a record's averaging interval, from its timestamp [ms]
@@ -126,7 +126,7 @@ class WeatherYear:
         )
 
     def for_run(self, clock: RunClock, zone: tzinfo, typical: bool) -> Weather:
-        """Return the weather over a run with its warm-up, hours in a time zone."""
+        """Return the weather over a run and its warm-up."""
         origin_ms = clock.wall.origin_ms
         shift_ms = origin_ms + int(offsets_ms(np.array([origin_ms]), zone)[0])
         begin_ms, end_ms = clock.begin_ms + shift_ms, clock.horizon_ms + shift_ms
@@ -217,7 +217,7 @@ class WeatherSpec(Kind):
 
     @abstractmethod
     def year(self, folder: Path, read: Read) -> WeatherYear:
-        """Return the year of weather, read by `read` from a file with options."""
+        """Return the year of weather; `read` is the function that reads files."""
 
     def open(self, clock: RunClock, folder: Path, read: Read) -> Weather:
         """Return the weather over a run.
@@ -293,9 +293,9 @@ WEATHER: Kinds[WeatherSpec] = Kinds("weather", WeatherSpec, "diploee.facility.we
 def read_typical_days(path: Path, station: str) -> WeatherYear:
     """Return the shipped mean days of a station as a year.
 
-    Each hour of the day is linear from the middle of one month to the next, so that
-    there is no step between months; the values at the middles are such that each month
-    keeps its mean.
+    The temperature at an hour of the day changes linearly from the middle of a month to
+    that of the next. Values at the middles are chosen so that each month has the mean
+    of the station.
     """
     with path.open(encoding="utf-8") as file:
         lines = csv.DictReader(line for line in file if not line.startswith("#"))

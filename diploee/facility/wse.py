@@ -226,9 +226,10 @@ class WaterPlant(PartLoad, FrostProtection):
 
     @property
     def min_cold_water_c(self) -> float:
-        """Minimum tower water temperature in cold weather, by staging of fans [deg C].
+        """Minimum tower water temperature in cold weather [deg C].
 
-        It is not above the temperature that the economizer needs.
+        Fans are switched off to keep it. It is at most the temperature that the
+        economizer needs.
         """
         needed_c = self.return_c - self.water_rise_k - self.exchanger_approach_k
         return min(self.min_tower_water_c, needed_c)
@@ -282,7 +283,7 @@ class WaterPlant(PartLoad, FrostProtection):
 
 
 def tower_power(plant: WaterPlant, rise_k: float, temperature_c: Any) -> Any:
-    """Return the design power of tower pumps and fans per heat, at a temperature."""
+    """Return the power of tower pumps and fans at design heat, per unit of heat."""
     pumps = pump_power(1.0, plant.tower_pump_pressure_pa, plant.pump_efficiency, rise_k)
     fans = tower_fan_power(
         1.0,
@@ -310,9 +311,9 @@ class WseSpec(WaterPlant, HeatCoolingSpec):
     - fans, pumps, towers power of room fans, chilled-water pumps, tower pumps and fans.
 
     When the number of running chillers changes, power changes over a 128th of the
-    design heat rather than in a step. The model is not accurate for the PUE of a site
-    to which it was not fitted to within 0.05, nor for ramps within a minute, starts of
-    chillers, or water use.
+    design heat rather than in a step. For a site to which the model was not fitted, its
+    PUE may be off by more than 0.05. Ramps within a minute, starts of chillers and
+    water use are not modelled.
 
     See Also
     --------
@@ -332,6 +333,6 @@ class WseSpec(WaterPlant, HeatCoolingSpec):
     def range_c(self) -> tuple[float, float]:
         """Lowest and highest wet-bulb temperature [deg C].
 
-        The highest has 35 deg C of condenser water, the limit of the regression.
+        At the highest, condenser water has 35 deg C, the limit of the regression.
         """
         return -40.0, CONDENSER_C[1] - self.tower_approach_k

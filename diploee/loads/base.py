@@ -1,4 +1,4 @@
-"""`Load`: the interface of everything that draws power on a site's nodes.
+"""`Load`: the interface of jobs, services and other loads on a site's nodes.
 
 A load yields its segments window by window.
 """

@@ -39,7 +39,10 @@ def believed_span(
 ) -> tuple[int, int] | None:
     """Return the first and last plausible time, or None if there are no outliers.
 
-    Outliers are few rows more than `gap` from all others.
+    Outliers are few rows whose times are far from all others: rows are grouped by gaps
+    of more than `gap`, and outliers are those further from the largest group than `gap`
+    and the length of that group. The result is also None if the largest group does not
+    have nearly all rows.
     """
     groups = np.split(np.arange(times.size), np.flatnonzero(np.diff(times) > gap) + 1)
     main = max(groups, key=lambda group: weights[group].sum())
@@ -52,7 +55,7 @@ def believed_span(
 
 @dataclass(frozen=True)
 class ImportCounts(Brief):
-    """Counts of a foreign file's rows: read, dropped, repaired and noted."""
+    """Counts of the rows of an imported file: read, dropped, repaired and noted."""
 
     n_rows: int  # data rows read, without headers and comments
     n_kept: int  # rows that became records: `n_rows` minus all dropped rows
@@ -73,8 +76,8 @@ class ImportCounts(Brief):
     def by_cause(self, prefix: str = "", as_local: bool = False) -> dict[str, int]:
         """Return the counts of dropped, changed or noted rows by cause.
 
-        `prefix` is put before each cause. With `as_local`, timestamps without a time
-        zone were read as local time of the site.
+        `prefix` is put before each cause. If `as_local` is set, the cause of timestamps
+        without a time zone says that they were read as local time of the site.
         """
         names = {NAIVE: NAIVE_AS_LOCAL} if as_local else {}
         return {

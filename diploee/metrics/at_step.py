@@ -8,7 +8,7 @@ import numpy as np
 
 from diploee.base.clock import RunClock
 from diploee.base.measures.distribution import FirstMaximum
-from diploee.base.measures.ramps import LargestChanges, ramps
+from diploee.base.measures.ramps_and_swings import LargestChanges, ramps
 from diploee.base.measures.series import (
     QUANTA_PER_W,
     Chunk,

@@ -1,11 +1,10 @@
 """Attribution of power changes between two time intervals to jobs and services.
 
-With all nodes idle the devices of a facility draw a constant power. Each segment adds
-its profile's power minus the idle power of its nodes, so that the change of the
-devices' mean power from one interval to a later one is a sum over segments: ``change =
-sum of (mean over the later interval - mean over the earlier interval)``. The sum is
-split by the owners of the segments and by their state (started, ended, changed phase).
-Nothing is estimated.
+The devices of a facility draw a constant power if all nodes idle. Each segment adds its
+profile's power minus the idle power of its nodes. The change of the devices' mean power
+from one interval to a later one is therefore an exact sum over segments: ``change = sum
+of (mean over the later interval - mean over the earlier interval)``. The sum is split
+by the owners of the segments, and by state: started, ended, or changed phase.
 
 See also: docs/models/metrics.md
 """
@@ -244,7 +243,7 @@ class _Service:
 
 
 def _profile_phase(profile_id: str) -> int:
-    """Return the phase of a synchronous job that a profile is for, or -1."""
+    """Return the phase of synchronous jobs to which a profile belongs, or -1."""
     if not profile_id.startswith(PHASE_PREFIX):
         return -1
     return TrainingPhase[
@@ -369,11 +368,11 @@ class Attribution:
     ) -> Iterator[dict[str, Any]]:
         """Yield the effect of each stream's submission calendar on a change of power.
 
-        Mean power of jobs that start within an interval is proportional to the
-        interval's submission rate. With rates a and b and the sum E of both mean
-        powers, a constant rate a would have changed the mean by ``E (b - a) / (a + b)``
-        less. Assumed: jobs start when they are submitted. E is positive even for jobs
-        that end soon, whose own change may have either sign.
+        Assumed: jobs start when they are submitted, so that the mean power of the jobs
+        that start within an interval is proportional to the interval's submission rate.
+        Let a and b be the rates of the earlier and the later interval, and E the sum of
+        the mean powers of the jobs that start in each. The effect of the calendar on
+        the change of power is then ``E (b - a) / (a + b)``.
         """
         powers_w = np.zeros(len(self._streams))
         for span, from_ms in ((before, before[0]), (after, before[1])):
@@ -524,8 +523,8 @@ class Attribution:
     ) -> Int64Array:
         """Return the phase change of each running job as an index of `_JOB_KINDS`.
 
-        0 is no change. A stop alone is reported only if the job's power fell, because a
-        stop explains no rise.
+        0 means no change. The end of a phase without a new one is reported only if the
+        job's power fell, as it cannot be the cause of a rise.
         """
         phase = self._phase_of[rows.profile_id]
         if (phase < 0).all():
@@ -606,8 +605,9 @@ def _service_change(
 ) -> Iterator[Part]:
     """Split the change of a service's power into instance count and power per instance.
 
-    With K instances at power p each, without noise, the means of both intervals give
-    ``K2 p2 - K1 p1 = (K2 - K1) (p1 + p2) / 2 + (p2 - p1) (K1 + K2) / 2``.
+    With K1 and K2 instances of power p1 and p2 each in the two intervals, without
+    noise, the change is ``K2 p2 - K1 p1 = (K2 - K1) (p1 + p2) / 2 + (p2 - p1) (K1 + K2)
+    / 2``.
     """
     served, spans = service.planned.served, (before, after)
     counts = [service.mean(served.n_instances, span) for span in spans]

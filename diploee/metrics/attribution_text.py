@@ -1,4 +1,7 @@
-"""Text of the causes of events: net changes, with gross changes in brackets."""
+"""Text of the causes of events: net changes, with gross changes in brackets.
+
+A gross change is one component of a net change, such as the jobs that started.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +79,7 @@ def _duration_text(length_s: float) -> str:
 
 
 def cause_text(cause: Entry, unit: PowerUnit | None = None) -> str:
-    """Return the text of a cause: net changes, those in the event's direction first."""
+    """Return the text of a cause: net changes, those of the event's sign first."""
     lines, rest_mw = cause_lines(cause)
     change_mw = _change_mw(cause)
     pools = {part["pool"] for part in cause["parts"] if part.get("pool")}
@@ -128,7 +131,8 @@ class NetChange:
 def cause_lines(cause: Entry) -> tuple[list[NetChange], float]:
     """Return the listed net changes of a cause, and the remaining change [MW].
 
-    The largest in the event's direction is first. The largest of the others follow.
+    The largest change of the event's sign is the first. The largest of the other
+    changes follow.
     """
     lines: dict[tuple[OwnerType, str, str], NetChange] = {}
     for part in cause["parts"]:
@@ -192,7 +196,7 @@ class _Formatter:
 
     def format_change(self, mw: float) -> str:
         """Return the text of a signed change, such as ``-3.10 MW``."""
-        return f"{self._gross(mw)} {self._unit.power}"
+        return f"{self._signed_number(mw)} {self._unit.power}"
 
     def line(self, line: NetChange, cause: Entry, full: bool) -> str:
         """Return the text of a net change, if `full` with gross changes in brackets."""
@@ -211,7 +215,7 @@ class _Formatter:
         texts = [self._gross_text(p, line, len(parts) > 1) for p in parts]
         texts += [
             f"the calendar {_calendar_text(entry['change'])}: "
-            f"{self._gross(entry['mw'])}"
+            f"{self._signed_number(entry['mw'])}"
             for entry in cause.get("calendar", ())
             if line.kind in (OwnerType.STREAM, OwnerType.SERVICE)
             and (entry["of"], entry["pool"]) == (line.of, line.pool)
@@ -221,7 +225,7 @@ class _Formatter:
         detail = ", ".join(filter(None, texts))
         return f"{net} ({detail})" if detail else net
 
-    def _gross(self, mw: float) -> str:
+    def _signed_number(self, mw: float) -> str:
         """Return the text of a signed number without unit."""
         return f"{mw * self._factor:+,.{self._digits}f}"
 
@@ -234,7 +238,7 @@ class _Formatter:
             )
             return f"{text} drew {drew}, in the mean of the run {mean}".lstrip()
         if text and with_power:
-            text += f" {self._gross(part['mw'])}"
+            text += f" {self._signed_number(part['mw'])}"
         recent, largest = part.get("recent"), part.get("largest")
         if (
             recent
@@ -242,12 +246,13 @@ class _Formatter:
             and 2 * recent["mw"] * part["mw"] > part["mw"] ** 2
         ):
             since = f"that had started in the {RECENT_MS // MS_PER_MIN} min before"
-            return (
-                f"{text}: {self._gross(recent['mw'])} of it {recent['count']:,} {since}"
-            )
+            recent_mw = self._signed_number(recent["mw"])
+            return f"{text}: {recent_mw} of it {recent['count']:,} {since}"
         if not largest or 2 * abs(largest["mw"]) < abs(part["mw"]):
             return text
-        part_text = f"{self._gross(largest['mw'])} of it " if part["count"] > 1 else ""
+        part_text = (
+            f"{self._signed_number(largest['mw'])} of it " if part["count"] > 1 else ""
+        )
         return (
             f"{text}: {part_text}job {largest['job_id']} on "
             f"{plural(largest['n_nodes'], 'node')}"

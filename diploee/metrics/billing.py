@@ -1,6 +1,7 @@
 """Demand billing by month: billing determinants and tariff rules.
 
-Rules are functions with the user's parameters, without prices (see docs/meter.md).
+The tariff rules calculate billed demand from the user's parameters, without prices (see
+docs/meter.md).
 
 See also: docs/models/metrics.md
 """
@@ -103,7 +104,8 @@ class MonthSums:
     def reactive(self, step_ms: int) -> dict[str, float | None]:
         """Return reactive energy by direction [Mvarh], and each power factor.
 
-        Power factors refer to imported energy. Exported energy is not netted.
+        Power factors are calculated from imported energy; exported energy is not
+        subtracted.
         """
         imported = self.total + self.exported
         return {
@@ -150,7 +152,7 @@ class BillingDemand:
         }
         entries = []
         for month, sums in months.items():
-            entry = self._month(month, sums)
+            entry = self._month_entry(month, sums)
             month_demands = (
                 value[month] for value in demand_by_month.values() if month in value
             )
@@ -173,8 +175,8 @@ class BillingDemand:
     ) -> dict[str, dict[str, Any]]:
         """Return the maximum demands of each local month with a whole interval.
 
-        Apparent power is formed from an interval's mean active and mean reactive power,
-        as meters do. It does not exceed the mean of the apparent power.
+        As in meters, an interval's apparent power is calculated from its mean active
+        and its mean reactive power. It is at most the mean of the apparent power.
         """
         p_mw, q_mvar = active.mean_mw, reactive.mean_mw
         s_mva = np.hypot(p_mw, q_mvar)
@@ -201,7 +203,7 @@ class BillingDemand:
             }
         return result
 
-    def _month(self, month: str, sums: MonthSums) -> dict[str, Any]:
+    def _month_entry(self, month: str, sums: MonthSums) -> dict[str, Any]:
         """Return the entry of a month without demands."""
         clock = self._clock
         end_ms = clock.next_month_ms(sums.begin_ms)
@@ -222,9 +224,9 @@ class BillingDemand:
 def _add_billed_demand(entries: list[dict[str, Any]], rules: Billing) -> None:
     """Add the billed demand of the tariff rules to each month's entry.
 
-    Assumed (judgement): the rules apply in the order power factor, ratchet, minimum,
-    and the power factor is the month's lagging average. Tariffs differ, but the
-    determinants do not.
+    Assumed (judgement): the rules are applied in the order power factor, ratchet,
+    minimum; and the power factor is the month's average, without exported reactive
+    energy.
     """
     billed, is_complete = [], []
     for entry in entries:

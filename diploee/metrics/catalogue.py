@@ -45,7 +45,7 @@ DECLARED = read_metrics(Path(__file__).with_name("catalogue.csv"))
 
 
 def _core_metrics() -> list[Metric]:
-    """Return the metrics of all modules except stages; loads after services."""
+    """Return the metrics of all modules except stages."""
     first_after_services = (
         max(k for k, m in enumerate(DECLARED) if m.key.startswith("requests.")) + 1
     )

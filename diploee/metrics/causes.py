@@ -73,7 +73,7 @@ class Causes:
         names = (*self._names, "queued_jobs")
         columns = {name: block.columns[name] for name in names if name in block.columns}
         self._blocks.append(Block(block.t0_ms, block.dt_ms, columns))
-        for name in self._powers(block):
+        for name in self._power_columns(block):
             added = float(columns[name].sum()) * block.dt_ms
             self._sums[name] = self._sums.get(name, 0.0) + added
         self._end_ms = block.end_ms
@@ -108,16 +108,16 @@ class Causes:
             s.take((s.start_ms < end_ms) & (s.end_ms > begin_ms)) for s in segments
         )
         segments_near = concat([Segments.empty(), *overlapping])
-        after = self._means(blocks, extreme.after)
+        after = self._mean_powers(blocks, extreme.after)
         if extreme.before is None:
             parts = self._attribution.composition(
                 segments_near, extreme.after, after[IT]
             )
             return {
                 "power_w": after[POWER],
-                "parts": _entries(parts + self._stages(after)),
+                "parts": _component_entries(parts + self._stage_components(after)),
             }
-        before = self._means(blocks, extreme.before)
+        before = self._mean_powers(blocks, extreme.before)
         change = {name: after[name] - before[name] for name in after}
         parts, calendar = self._attribution.change(
             segments_near, extreme.before, extreme.after
@@ -125,7 +125,7 @@ class Causes:
         queued = _queued_at_ends(blocks, begin_ms, end_ms)
         return {
             "change_mw": change[POWER] / W_PER_MW,
-            "parts": _entries(parts + self._stages(change)),
+            "parts": _component_entries(parts + self._stage_components(change)),
             **({"calendar": calendar} if calendar else {}),
             **({"queued_jobs": queued} if queued else {}),
         }
@@ -157,10 +157,10 @@ class Causes:
         jobs_w = (energy_j * (MS_PER_S / end_ms)).tolist()
         loads_w = [*jobs_w, *self._attribution.services_w((0, end_ms))]
         means = {name: sum_ms / end_ms for name, sum_ms in self._sums.items()}
-        stages_w = [power_w for power_w, _ in self._stages(means)]
+        stages_w = [power_w for power_w, _ in self._stage_components(means)]
         return [*loads_w, means[IT] - sum(loads_w), *stages_w]
 
-    def _stages(self, means: Means) -> list[Part]:
+    def _stage_components(self, means: Means) -> list[Part]:
         """Return the power added by AC conversion and by each stage."""
         parts: list[Part] = []
         if AC in means:
@@ -176,11 +176,11 @@ class Causes:
                 )
         return parts
 
-    def _powers(self, block: Block) -> list[str]:
+    def _power_columns(self, block: Block) -> list[str]:
         """Return the names of the power columns in a block."""
         return [name for name in self._names if name in block.columns]
 
-    def _means(self, blocks: Iterable[Block], span: Span) -> Means:
+    def _mean_powers(self, blocks: Iterable[Block], span: Span) -> Means:
         """Return an interval's mean power of facility, devices and stages."""
         overlapping = [
             block.part(max(span[0], block.t0_ms), min(span[1], block.end_ms))
@@ -191,11 +191,11 @@ class Causes:
             name: float(
                 np.concatenate([block.columns[name] for block in overlapping]).mean()
             )
-            for name in self._powers(overlapping[0])
+            for name in self._power_columns(overlapping[0])
         }
 
 
-def _entries(parts: Iterable[Part]) -> list[dict[str, Any]]:
+def _component_entries(parts: Iterable[Part]) -> list[dict[str, Any]]:
     """Return the metrics entries of components."""
     return [entry for _, entry in parts]
 

@@ -1,9 +1,8 @@
 """Load changes: ramps, rolling ranges, rainflow cycles, and the worst events.
 
-For a length L of n intervals of the run, the ramp at time t is
-``mean(P over [t, t + L)) - mean(P over [t - L, t))``, and t takes every interval edge
-of the run. The largest change within L is ``max(P(s) - P(t)) over 0 < s - t <= L`` of
-the interval means.
+For a length L of n intervals of the run, the ramp at time t is ``mean(P over [t, t +
+L)) - mean(P over [t - L, t))``, for each interval edge t of the run. The largest change
+within L is ``max(P(s) - P(t)) over 0 < s - t <= L``, with the interval means P.
 
 See also: docs/models/metrics.md
 """
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 
 from diploee.base.clock import WallClock
 from diploee.base.measures.distribution import RELATIVE_ERROR, SignedHistogram
-from diploee.base.measures.ramps import (
+from diploee.base.measures.ramps_and_swings import (
     CLASS_FACTORS,
     BothWays,
     LargestChanges,
@@ -178,7 +177,7 @@ class Changes:
                 ),
                 "resolution_s": self._clock.step_s,
                 "windows": [
-                    self._change(n, seen, support)
+                    self._change_entry(n, seen, support)
                     for n, seen in changes.items()
                     if seen[0][0] >= 0
                 ],
@@ -193,7 +192,7 @@ class Changes:
                 ),
                 **head,
                 "intervals": [
-                    self._ramp(n, seen, support)
+                    self._ramp_entry(n, seen, support)
                     for n, seen in result.items()
                     if seen.count
                 ],
@@ -206,7 +205,7 @@ class Changes:
                 ),
                 **head,
                 "windows": [
-                    self._range(n, seen, support)
+                    self._range_entry(n, seen, support)
                     for n, seen in ranges.items()
                     if seen.count
                 ],
@@ -214,7 +213,7 @@ class Changes:
             },
         }
 
-    def _change(
+    def _change_entry(
         self, length_ms: int, largest: BothWays, support: Support
     ) -> dict[str, Any]:
         """Return the metrics entry of the changes within a window."""
@@ -224,7 +223,7 @@ class Changes:
             entry[direction] = {"max_mw": to_mw(size), "time": time, "until": until}
         return entry | {"lower_bound": support.is_lower_bound(length_ms / MS_PER_S)}
 
-    def _ramp(
+    def _ramp_entry(
         self, length_ms: int, histogram: SignedHistogram, support: Support
     ) -> dict[str, Any]:
         """Return the metrics entry of the ramps over an interval."""
@@ -250,7 +249,7 @@ class Changes:
             side["time"] = self._clock.iso(at_ms) if largest > 0 else None
         return entry | {"lower_bound": support.is_lower_bound(length_s)}
 
-    def _range(
+    def _range_entry(
         self, window_ms: int, histogram: SignedHistogram, support: Support
     ) -> dict[str, Any]:
         """Return the metrics entry of the rolling range of a window."""

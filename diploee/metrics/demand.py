@@ -1,8 +1,8 @@
 """Power statistics: mean, peaks, maximum demand, utilization, and headroom.
 
 The n-minute maximum demand is the largest mean over a whole clock interval of n
-minutes, in the facility's local time. Interval sums are retained (35,040 a year at 15
-minutes), single values are not.
+minutes, in the facility's local time. Only the interval sums are retained (35,040 a
+year at 15 minutes).
 
 See also: docs/models/metrics.md
 """
@@ -105,7 +105,7 @@ class FacilityMetrics:
     ) -> None:
         """Add intervals with mean power [W] and node occupancy, shape (B,).
 
-        If the number of installed nodes changes, occupancy is undefined while it is 0.
+        While no nodes are installed, occupancy is undefined.
         """
         self.power_w.add(power_w)
         if installed_nodes is not None:
@@ -133,10 +133,7 @@ NO_COMPLETE_INTERVAL = "the run holds no whole interval"
 
 
 class Peaks:
-    """Peak power by local month, of each pool and of all pools together.
-
-    Also the minimum power.
-    """
+    """Peak power by local month, peak of each pool and of all pools, minimum power."""
 
     def __init__(self, clock: WallClock) -> None:
         self._clock, self._negative_minimum, self._sum_of_pools = (
@@ -169,7 +166,7 @@ class Peaks:
         """Largest value, the first if several are equal."""
         return max(self._by_month.values(), key=lambda peak: peak.value, default=None)
 
-    def _entry(self, peak: FirstMaximum) -> dict[str, Any]:
+    def _peak_entry(self, peak: FirstMaximum) -> dict[str, Any]:
         """Return the metrics entry of a peak."""
         return {"max_mw": peak.value / W_PER_MW, "time": self._clock.iso(peak.at_ms)}
 
@@ -181,22 +178,22 @@ class Peaks:
         return {
             "mean_mw": mean_mw,
             "load_factor": load_factor(mean_mw, peak_mw),
-            "peak": self._entry(peak),
+            "peak": self._peak_entry(peak),
             "minimum": {
                 "min_mw": -self._negative_minimum.value / W_PER_MW,
                 "time": self._clock.iso(self._negative_minimum.at_ms),
             },
             "monthly_peaks": {
-                month: self._entry(month_peak)
+                month: self._peak_entry(month_peak)
                 for month, month_peak in self._by_month.items()
             },
             "headroom": headroom_mw | {"fraction": 1 - peak_mw / rated_mw}
             if rated_mw
             else None,
-            "coincidence": self._coincidence(),
+            "coincidence": self._coincidence_factor(),
         }
 
-    def _coincidence(self) -> dict[str, Any] | None:
+    def _coincidence_factor(self) -> dict[str, Any] | None:
         """Return the coincidence factor of the pools.
 
         The factor is the peak of the sum of all pools, divided by the sum of the pools'
@@ -210,8 +207,10 @@ class Peaks:
             if sum_of_peaks_w > 0
             else None,
             "resolution_s": self._clock.step_s,
-            "together": self._entry(self._sum_of_pools),
-            "pools": {name: self._entry(peak) for name, peak in self._by_pool.items()},
+            "together": self._peak_entry(self._sum_of_pools),
+            "pools": {
+                name: self._peak_entry(peak) for name, peak in self._by_pool.items()
+            },
         }
 
 
@@ -254,12 +253,13 @@ def demand_block(
     for minutes, intervals in intervals_by_length.items():
         if not intervals.counts.size:
             continue
-        largest = _largest(intervals, clock, slice(None))
+        largest = _largest_mean_entry(intervals, clock, slice(None))
         entry = {"interval_min": minutes, **largest}
         entry["load_factor"] = load_factor(mean_mw, largest["max_mw"])
         month_rows = clock.month_slices(intervals.starts_ms)
         entry["monthly"] = {
-            month: _largest(intervals, clock, rows) for month, rows in month_rows
+            month: _largest_mean_entry(intervals, clock, rows)
+            for month, rows in month_rows
         }
         entries.append(entry)
     return {
@@ -272,7 +272,9 @@ def demand_block(
     }
 
 
-def _largest(intervals: Intervals, clock: WallClock, rows: slice) -> dict[str, Any]:
+def _largest_mean_entry(
+    intervals: Intervals, clock: WallClock, rows: slice
+) -> dict[str, Any]:
     """Return the largest mean of some clock intervals, and its time."""
     means_mw = intervals.mean_mw[rows]
     row = int(np.argmax(means_mw))

@@ -1,7 +1,7 @@
 """Metrics of demand-response events: a run's power against its uncontrolled baseline.
 
-The baseline is the same run with the controller off, bit for bit, so that no baseline
-is estimated (see docs/FLEXIBILITY.md).
+The baseline is the same run without the controller, and thus need not be estimated (see
+docs/FLEXIBILITY.md).
 
 See also: docs/models/flexibility.md
 """
@@ -130,11 +130,11 @@ _COSTS = (
 def _event_fraction(
     event: RunEvent, events: Sequence[RunEvent], times_ms: Int64Array
 ) -> Float64Array:
-    """Return the fraction of each time's change that is due to an event, 0-1.
+    """Return the fraction of the change of power at each time due to an event, 0-1.
 
-    Assumed: simultaneous events share a change equally. Between events a change is due
-    to the last event for `REBOUND_MS`, and later to the next event, before whose ramp
-    job starts are delayed.
+    Assumed: simultaneous events have equal fractions. Between events, the change is due
+    to the last event for `REBOUND_MS`, and after that to the next event, as the
+    controller delays job starts before its ramp.
     """
     ramps_ms, over_ms = np.array(
         [(event_of_run.ramp_ms, event_of_run.over_ms) for event_of_run in events]

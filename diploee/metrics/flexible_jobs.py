@@ -304,10 +304,7 @@ class FlexibleJobs:
 
 
 def _size_key(stored: dict[int, list[list[int]]], job: int) -> tuple[int, int]:
-    """Return the sort key of a job by node count, smallest first.
-
-    Of jobs with equal node counts, the first sorts last.
-    """
+    """Return the sort key of a job: by node count, then from later to earlier jobs."""
     return max(interval[3] for interval in stored[job]), -job
 
 

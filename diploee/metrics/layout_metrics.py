@@ -38,7 +38,7 @@ class LayoutMetrics:
     def add(self, power_w: Float64Array, n_transient: int = 0) -> None:
         """Add intervals of power [W], shape (racks, rows or halls; B).
 
-        The first `n_transient` intervals count in the mean only.
+        The first `n_transient` intervals are included in the mean only.
         """
         self._transient_w += power_w[:, :n_transient].sum(axis=1)
         self._n_transient += min(n_transient, power_w.shape[1])

@@ -1,6 +1,6 @@
-"""Minimum, mean and maximum of power, nodes, occupancy and queue.
+"""Minimum, mean and maximum of power, nodes, occupancy and queue length.
 
-These cover the facility and each job class.
+They are calculated for the facility and each job class.
 """
 
 from __future__ import annotations
@@ -78,11 +78,11 @@ class Aggregates:
         self._high = np.maximum(self._high, values.max(axis=2))
         weight = np.ones_like(values)
         if "standing_nodes" in block.columns:  # occupancy is per installed node
-            weight[2] = [block.columns["standing_nodes"], *self._installed(block)]
+            weight[2] = [block.columns["standing_nodes"], *self._installed_nodes(block)]
         self._sum += (values * weight).sum(axis=2)
         self._weight += weight.sum(axis=2)
 
-    def _installed(self, block: Block) -> Float64Array:
+    def _installed_nodes(self, block: Block) -> Float64Array:
         """Return installed nodes of each class's pool, shape (classes, B or 1)."""
         if "standing_nodes" not in block.columns:
             return self._n_nodes
@@ -101,7 +101,9 @@ class Aggregates:
         queued = np.array([queue.at(block.starts_ms) for queue in self._queues])
         self._active.drop_before(block.end_ms)
         power_w = energy_j * (MS_PER_S / block.dt_ms)
-        n_slots = self._slots * np.maximum(self._installed(block), np.finfo(float).tiny)
+        n_slots = self._slots * np.maximum(
+            self._installed_nodes(block), np.finfo(float).tiny
+        )
         return np.array([power_w, at_start / self._slots, mean / n_slots, queued])
 
     def block(self) -> dict[str, Any]:

@@ -73,7 +73,7 @@ class PoiMetrics:
     def add(self, block: Block, transient_ms: int = 0) -> None:
         """Add the next block of power after all stages.
 
-        Times before `transient_ms` count in the sums only.
+        Power before `transient_ms` is included in the sums only.
         """
         names = [
             column.name for column in self._with_role if column.name in block.columns
@@ -133,22 +133,24 @@ class PoiMetrics:
     def blocks(self) -> dict[str, Any]:
         """Return the `poi` and `billing` blocks of the metrics."""
         billing = self._demands.block(self._months)
-        months = {month: self._energies(sums) for month, sums in self._months.items()}
+        months = {
+            month: self._energy_metrics(sums) for month, sums in self._months.items()
+        }
         total = MonthSums(0)
         for sums in self._months.values():
             total.add(sums)
         return {
             "poi": {
                 "resolution_s": self._clock.step_s,
-                **self._energies(total),
+                **self._energy_metrics(total),
                 **total.reactive(self._clock.step_ms),
-                **self._extremes(),
+                **self._extreme_metrics(),
                 "monthly": months,
             },
             "billing": billing,
         }
 
-    def _energies(self, sums: MonthSums) -> dict[str, Any]:
+    def _energy_metrics(self, sums: MonthSums) -> dict[str, Any]:
         """Return the energy by component, and ratios of energies.
 
         A ratio without a value is None, with a reason.
@@ -197,7 +199,7 @@ class PoiMetrics:
             **({"absent": absent} if absent else {}),
         }
 
-    def _extremes(self) -> dict[str, Any]:
+    def _extreme_metrics(self) -> dict[str, Any]:
         """Return the extremes and hours at the point of interconnection."""
         if not self._peak.companions:  # the run never filled up
             return {}
@@ -222,14 +224,18 @@ class PoiMetrics:
             "apparent": {"max_mva": max_mva, "time": iso(self._apparent.at_ms)},
         }
         if self._contract_mw is not None:
-            result["headroom"] = self._headroom(
+            result["headroom"] = self._contract_headroom(
                 "mw", self._contract_mw, peak.value / W_PER_MW
             )
         elif self._contract_mva is not None:
-            result["headroom"] = self._headroom("mva", self._contract_mva, max_mva)
+            result["headroom"] = self._contract_headroom(
+                "mva", self._contract_mva, max_mva
+            )
         return result
 
-    def _headroom(self, unit: str, contract: float, maximum: float) -> dict[str, Any]:
+    def _contract_headroom(
+        self, unit: str, contract: float, maximum: float
+    ) -> dict[str, Any]:
         """Return the headroom below the contract power."""
         headroom = contract - maximum
         return {

@@ -10,7 +10,7 @@ from diploee.base.boundary import ErrorMaker, check_type, named_errors
 from diploee.base.clock import RunClock, WallClock
 from diploee.base.errors import InputError
 from diploee.base.measures.distribution import Distribution
-from diploee.base.measures.ramps import Rainflow
+from diploee.base.measures.ramps_and_swings import Rainflow
 from diploee.base.measures.series import Measure, MeasureRunner, to_mw, to_quanta
 from diploee.base.measures.spectrum import BandRms, Spectrum
 from diploee.base.metric import check_declared, flatten
@@ -96,13 +96,12 @@ def _measure_values(name: str, measure: Measure) -> Mapping[str, Any]:
 class GridMetrics:
     """Accumulator of the grid metrics of a power series.
 
-    Results do not depend on how the series is cut into blocks. Memory is bounded by the
-    block, the longest ramp (two hours of values), and the retained values per demand
-    interval and 10-minute window. `readings` are the provenance of the profiles that
-    the run used, which limits the reported metrics. The hysteresis of the rainflow
-    count is 1 % of the devices' rated power, or 1 kW without rated power.
-    `headroom_to_w` is the rated power at the point of power measurement, by default
-    that of the devices.
+    Results do not depend on how the series is cut into blocks. `readings` are the meter
+    properties or provenances of the profiles that the run used, which limit the
+    reported metrics. The
+    threshold of the rainflow count is 1 % of the devices' rated power, or 1 kW without
+    rated power. `headroom_to_w` is the rated power at the point of power measurement,
+    by default that of the devices.
     """
 
     def __init__(
@@ -268,9 +267,10 @@ class RunMetrics:
 
     The facility's power is `facility_power_w`, after its stages, and `rated_w` the
     rated power at the same point [W]. The power of a pool is that of its devices.
-    `readings` are the provenances of the profiles that the run may use, which limit the
-    reported metrics. The grid's extremes exclude `transient`. Blocks are at the run's
-    resolution, except that `stages`, the stages' meters, get blocks at the run's step.
+    `readings` are the meter properties or provenances of the profiles that the run may
+    use, which limit the reported metrics. The grid's extremes exclude the warm-up,
+    `transient`. Blocks are at the run's resolution, except that `stages`, the stages'
+    meters, receive blocks at the run's step.
     """
 
     def __init__(

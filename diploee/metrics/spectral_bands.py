@@ -1,11 +1,12 @@
 """Frequency bands supported by the profiles' meters, and spectral metrics of the load.
 
-The averaging window and the sampling interval of the readings
+The averaging window and the sampling interval of the meter's readings
 (`diploee.profiles.meter_response`) determine the trusted band, the flagged band, and
-the frequency above which nothing is reported. A step over less than two windows or
-samples is a lower bound. The run's own interval means are another average, and alias
-near their Nyquist frequency. Synthetic profiles have no meter, so that the run's step
-determines their band. No result supports a claim on flicker, torsion or harmonics.
+the frequency above which nothing is reported. A power step within less than two
+averaging windows or samples is a lower bound. The means over the run's intervals are a
+further average, with aliasing near their Nyquist frequency. Synthetic profiles have no
+meter, so only the run's step limits their band. No result is valid for flicker, torsion
+or harmonics.
 
 See also: docs/models/metrics.md
 """
@@ -220,7 +221,7 @@ class Support:
         )
 
     def band(self, high_hz: float) -> tuple[Status, str]:
-        """Return the supported limit of a band up to `high_hz`, and its reason."""
+        """Return the status of a band up to `high_hz`, and the reason for it."""
         if self.is_interpolated(1 / high_hz) and high_hz <= self.flagged_hz * (
             1 + _ROUNDING
         ):
@@ -462,7 +463,7 @@ def spectrum_block(
     )
     return {
         **head,
-        "bands": _bands(spectra, clock, support),
+        "bands": _band_entries(spectra, clock, support),
         "absent": _absent_bands(support),
         "lines": [
             {
@@ -481,7 +482,7 @@ def spectrum_block(
     }
 
 
-def _bands(
+def _band_entries(
     spectra: BandRms, clock: WallClock, support: Support
 ) -> list[dict[str, Any]]:
     """Return the metrics entries of the reported bands."""

@@ -1,10 +1,10 @@
 """Power of a run's devices, from segments to `PowerBlock`, in bounded memory.
 
-`PowerModel` sums the segments that overlap a part of a block, independently of all
-other parts, as soon as those segments are known. `power_stream` splits a run into parts
-and joins them to blocks, on a time grid set by the profiles and the interval. The value
-of an interval does not depend on its part, so that windows, threads and workers change
-no bit.
+`power_stream` splits a run into parts, and joins the parts to blocks whose length
+depends on the profiles and the interval. `PowerModel` sums the segments that overlap a
+part, independently of all other parts. The value of an interval does not depend on the
+part that contains it, so that results are bit-identical for any windows and number of
+threads.
 """
 
 from __future__ import annotations
@@ -320,13 +320,13 @@ class PowerModel:
         )
 
     def _slice_kinds(self, segments: Segments) -> Int64Array:
-        """Return the slice kind of segments that are added as spectra, else -1."""
+        """Return each segment's slice kind if it is added as a spectrum, else -1."""
         kind = self.slices.slice_kinds(segments, self.horizon_ms)
         if self.ac is not None:  # the weight contains a flat profile's AC power
             kind[self.ac.flat[segments.profile_id]] = -1
         return kind
 
-    def _quantities(self, segments: Segments) -> list[Segments]:
+    def _segments_by_quantity(self, segments: Segments) -> list[Segments]:
         """Return the quantities to add: device power and, if modeled, AC power."""
         return (
             [segments] if self.ac is None else [segments, self.ac.ac_segments(segments)]
@@ -336,7 +336,9 @@ class PowerModel:
         self, segments: Segments, t0_ms: int, energies_j: Sequence[Float64Array]
     ) -> None:
         """Add the energy of segments to intervals, for each quantity."""
-        for added, energy_j in zip(self._quantities(segments), energies_j, strict=True):
+        for added, energy_j in zip(
+            self._segments_by_quantity(segments), energies_j, strict=True
+        ):
             add_directly(added, self.tables, t0_ms, energy_j)
 
     def with_segments(
@@ -344,7 +346,9 @@ class PowerModel:
     ) -> PowerBlock:
         """Return a block with the power of more segments added or subtracted."""
         shape, per_j = power.it_power_w.shape, sign * MS_PER_S / self.dt_ms
-        energies_j = [np.zeros(shape) for _ in self._quantities(Segments.empty())]
+        energies_j = [
+            np.zeros(shape) for _ in self._segments_by_quantity(Segments.empty())
+        ]
         self._add_directly(segments, power.t0_ms, energies_j)
         it_power_w = power.it_power_w + energies_j[0] * per_j
         if power.it_ac_power_w is None:
@@ -353,7 +357,7 @@ class PowerModel:
         return replace(power, it_power_w=it_power_w, it_ac_power_w=ac_w)
 
     def prepare(self, segments: Segments, t0_ms: int, n_steps: int) -> bool:
-        """Decide whether a block adds slices as spectra, and compute their transforms.
+        """Return True if a block adds slices as spectra; compute their transforms.
 
         The choice depends on the block's own segments only, so that it is the same in
         every run.
@@ -371,7 +375,9 @@ class PowerModel:
         ) >= direct_cost_s(complete, t0_ms, end_ms, self.dt_ms):
             return False
         for quantity, precision in zip(
-            self._quantities(complete), (np.complex128, np.complex64), strict=False
+            self._segments_by_quantity(complete),
+            (np.complex128, np.complex64),
+            strict=False,
         ):
             first_rows = np.unique(slice_codes(quantity, kind), return_index=True)[1]
             ids = (
@@ -396,7 +402,7 @@ class PowerModel:
         n_nodes, *idle_node_w = self._pool_columns
         energies = [
             np.zeros((n_nodes.size, n_steps))
-            for _ in self._quantities(Segments.empty())
+            for _ in self._segments_by_quantity(Segments.empty())
         ]
         direct = segments
         if spectral and self.fft_lengths is not None:

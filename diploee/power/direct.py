@@ -1,12 +1,13 @@
 """Direct summation of segments over intervals, with exact energy.
 
 The energy of a segment in an interval is the difference of its profile's cumulative
-energy at the interval's edges. Cumulative energy is linear between the profile's
-samples, so that for a start between two samples it is the mean of the two adjacent
-sample phases, weighted by distance. The differences are therefore tabulated once per
-profile, one row per sample phase within an interval, and the whole intervals of a
-segment are a weighted sum of two contiguous rows. At the profile's own step there are
-two phases, and the differences of the cumulative energy are used without a table.
+energy at the interval's edges. Cumulative energy is linear between the points of a
+grid, the common divisor of interval and sample length. A segment that starts between
+two grid points therefore has the weighted mean of the interval energies for starts at
+these two points. Interval energies are tabulated once per profile, one row per start
+point within an interval, and the whole intervals of a segment are a weighted sum of two
+adjacent rows. If the grid is the interval itself, or a profile is no longer than an
+interval, the differences are computed without a table.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class EnergyTables(NamedTuple):
         )
 
     def has_same_grids(self, library: ProfileLibrary, step_ms: int) -> bool:
-        """Return True if tables of another interval have the same points."""
+        """Return True if tables for another interval have the same grid points."""
         used = np.flatnonzero(np.diff(self.cumulative_at))
         return all(
             gcd(step_ms, library.entries[k].dt_ms) == self.grid_ms[k]
@@ -113,7 +114,7 @@ def _cumulative_on_grid(profile: PowerProfile, grid_ms: int) -> Float64Array:
 
 
 def _fill_rows(cumulative_j: Float64Array, rows_j: Float64Array) -> None:
-    """Write interval energies by start phase, shape (per_step + 1, intervals)."""
+    """Fill the table of interval energies: one row per start point in an interval."""
     # Row p, column k: E((k + 1) s - p) - E(k s - p) on the grid, with s points per
     # interval. In the array of all differences over s points, which starts at -s, its
     # index is (k + 1) s - p.
@@ -248,14 +249,14 @@ def energies_within(
         single = tables._replace(
             step_ms=end_ms - begin_ms, n_intervals=0 * tables.n_intervals
         )
-        _add(segments, single, begin_ms, energy_j, np.arange(len(segments)))
+        _add_to_row(segments, single, begin_ms, energy_j, np.arange(len(segments)))
     return energy_j[:, 0]
 
 
 def steady_energies_within(
     segments: Segments, tables: EnergyTables, begin_ms: int, end_ms: int
 ) -> Float64Array:
-    """Return each segment's energy at its profile's mean power [J]."""
+    """Return segments' energy between two times at their profiles' mean power [J]."""
     index = segments.profile_id
     first, last = tables.cumulative_at[index], tables.cumulative_at[index + 1] - 1
     profile_j = tables.cumulative_j[last] - tables.cumulative_j[first]
@@ -284,10 +285,10 @@ def add_directly(
     segments: Segments, tables: EnergyTables, t0_ms: int, energy_j: Float64Array
 ) -> None:
     """Add the energy of segments to intervals."""
-    _add(segments, tables, t0_ms, energy_j, segments.pool_id.astype(np.int64))
+    _add_to_row(segments, tables, t0_ms, energy_j, segments.pool_id.astype(np.int64))
 
 
-def _add(
+def _add_to_row(
     segments: Segments,
     tables: EnergyTables,
     t0_ms: int,

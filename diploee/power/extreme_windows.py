@@ -1,10 +1,10 @@
 """Event windows: a run's extremes, computed again at 0.1 s.
 
-Candidates are found in the exact 1 s means of the whole run: the highest mean, and the
-largest rise and drop between two adjacent means of 1 s, 10 s and 1 min, at every
-second. During the run, the segments around each candidate are retained, and the state
-of the facility's stages at the preceding hour. Only these windows are then computed at
-the profiles' own step.
+The extremes are the highest 1 s mean of the run, and the largest rise and drop between
+two adjacent means of 1 s, 10 s and 1 min that start at whole seconds. During the run,
+the segments around each extreme so far are retained, and the state of the facility's
+stages at the start of its hour. Only the windows around the final extremes are computed
+at 0.1 s.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from diploee.base.errors import Brief
-from diploee.base.measures.ramps import ramp_sums
+from diploee.base.measures.ramps_and_swings import ramp_sums
 from diploee.base.tables import Float64Array, concat
 from diploee.base.units import (
     MS_PER_DAY,
@@ -89,7 +89,7 @@ class EventWindow(Brief):
 
 @dataclass(eq=False)
 class _Candidate:
-    """Largest extreme of its name so far, with the data of its window."""
+    """Largest extreme of one kind so far, with the data of its window."""
 
     event: EventWindow
     from_ms: int
@@ -108,8 +108,8 @@ class _Candidate:
 class EventWindowSearch:
     """Search for the worst windows during a run.
 
-    Extremes are those of the power after the stages, without the time of the
-    `transient`.
+    Extremes are those of the power after the stages, and are not searched in the
+    warm-up (`transient`).
     """
 
     def __init__(

@@ -1,12 +1,12 @@
 """AC input power of nodes, computed from the same segments as device power.
 
-A node's AC power is a memoryless function of its devices' power. Each profile is
-therefore converted once and the sum over jobs stays a sum: each profile has an AC
-profile per node type that replays it, and a segment adds the AC profile to AC power as
-it adds the profile to device power. With f the AC power of a node and b its
-`busy_power_factor`, the AC power of a profile P over n nodes is ``n f(b P / n) / b``,
-because the weight of a segment already contains b. Between two measured rates of a
-service, AC power scales like device power.
+A node's AC power at a time depends only on its devices' power at that time. Each
+profile is therefore converted once per node type to an AC profile, and a segment adds
+the AC profile to AC power as it adds the profile to device power. Let f be the function
+from device power to AC power of a node, and b its `busy_power_factor`. The AC profile
+of a profile P over n nodes is ``n f(b P / n) / b``, because the weight of a segment
+already contains b. Between two measured rates of a service, AC power scales like device
+power.
 
 Assumed (judgement): all nodes of a job draw the same power, since a profile is their
 sum, and jobs on fractions of nodes draw the same fractions of a node's power.
@@ -34,8 +34,9 @@ def ac_profile_w(
 ) -> Float64Array:
     """Return the AC input power of a profile's nodes, per segment weight [W].
 
-    A weight contains b (see the module) for both device and AC power; as f is not
-    linear, b is divided out here.
+    The weight of a segment contains the factor b (see the module). As AC power is not
+    linear in device power, b is applied to the profile here, and divided out of the
+    result.
     """
     factor = node.busy_power_factor
     node_w = power_w * (factor / n_nodes)
@@ -93,9 +94,10 @@ def with_ac_profiles(
     used: Iterable[int],
     node_sum_profiles: Mapping[int, PowerProfile],
 ) -> tuple[ProfileLibrary, NodeAc]:
-    """Return a library with AC profiles for the `used` profiles, and their mapping.
+    """Return the library extended by AC profiles of the `used` profiles, and mapping.
 
-    `node_sum_profiles` are given AC profiles, for profiles that are sums over nodes.
+    `node_sum_profiles` has ready-made AC profiles, by library index, for profiles that
+    are sums over nodes.
     """
     pools: Sequence[str] = list(facility.pools)
     entries, added = library.entries, list[Entry]()

@@ -1,4 +1,4 @@
-"""`Segments`: the common power representation of all loads, and their nodes."""
+"""`Segments`: the representation of the power of all loads, and of their nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ from diploee.scenario.models import Facility, Scenario
 
 @dataclass(frozen=True, eq=False)
 class Segments(Table):
-    """Table of power segments: `weight` times a profile from `offset_ms`."""
+    """Table of power segments: times in which a load replays part of a profile.
+
+    The power of a segment is `weight` times the profile, from `offset_ms` of the
+    profile on.
+    """
 
     # Start and end of the segment [ms], start before end
     start_ms: Int64Array = column("int64")
@@ -82,24 +86,24 @@ class ActiveSegments:
     """Segments that may overlap the time still to be computed, sorted by start."""
 
     def __init__(self) -> None:
-        self._set(Segments.empty())
+        self._set_segments(Segments.empty())
 
     def add(self, segments: Segments) -> None:
         """Add segments that start after all computed intervals."""
         if len(segments):
-            self._set(sorted_by_start(concat([self._segments, segments])))
+            self._set_segments(sorted_by_start(concat([self._segments, segments])))
 
     def drop_before(self, time_ms: int) -> None:
         """Drop the segments that end at or before a time [ms]."""
-        self._set(self._segments.take(self._segments.end_ms > time_ms))
+        self._set_segments(self._segments.take(self._segments.end_ms > time_ms))
 
-    def _set(self, segments: Segments) -> None:
+    def _set_segments(self, segments: Segments) -> None:
         """Set the segments."""
         self._segments = segments
         self._max_length_ms = int((segments.end_ms - segments.start_ms).max(initial=0))
 
     def within(self, t0_ms: int, t1_ms: int) -> Segments:
-        """Return all segments that overlap a period, and possibly others, uncopied."""
+        """Return a view of the segments that overlap a period, and possibly others."""
         edges_ms = [t0_ms - self._max_length_ms, t1_ms]
         return self._segments.take(
             slice(*np.searchsorted(self._segments.start_ms, edges_ms))

@@ -1,11 +1,12 @@
 """Frequency-domain summation of profile slices, by overlap-save convolution.
 
-The load of a block is the sum over slices of the convolution of the slice with impulses
-at the starts of the segments that replay it. A slice is a whole profile, or one of the
-parts that a job of another run time replays: all before the end, the loop, the end. One
-transform per slice and one inverse per block give the sum for any number of segments,
-so that the cost does not grow with the facility. A start between two samples splits its
-impulse linearly over both, which equals the differences of the cumulative energy.
+A slice is a whole profile, or one of the parts that a job of another run time replays:
+the part before the shutdown, the loop, or the shutdown. The power of all segments that
+replay a slice is the convolution of the slice with impulses at the starts of these
+segments. One Fourier transform per slice and one inverse transform per block give the
+sum for any number of segments, so that the cost hardly grows with the size of the
+facility. If a segment starts between two samples, its impulse is split linearly over
+both.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ NS_PER_POINT = 0.44
 
 
 def fft_lengths(profile_ids: Sequence[int], library: ProfileLibrary) -> tuple[int, int]:
-    """Return a block's history and the length of its transforms [intervals]."""
+    """Return the length of the history that a block needs, and of its transforms.
+
+    Both are in intervals.
+    """
     entries = [library.entries[index] for index in profile_ids]
     history = 1 + max(entry.duration_ms // entry.dt_ms for entry in entries)
     return history, max(FFT_LENGTH, 1 << int(np.ceil(log2(2 * history))))
@@ -187,7 +191,7 @@ def add_spectrally(
                 pool_segments.start_ms[is_code],
                 pool_segments.weight[is_code],
             )
-            impulses = _impulses(start_ms - origin_ms, weight, step_ms, length)
+            impulses = _start_impulses(start_ms - origin_ms, weight, step_ms, length)
             starts_spectrum = np.fft.rfft(impulses)
             indices = [profile_id]
             if ac_profile_id is not None:  # AC power has the same starts
@@ -204,7 +208,7 @@ def add_spectrally(
             )
 
 
-def _impulses(
+def _start_impulses(
     into_ms: Int64Array, weight: Float64Array, step_ms: int, length: int
 ) -> Float64Array:
     """Return the impulses at the starts of segments, by sample."""

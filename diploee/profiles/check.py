@@ -92,7 +92,11 @@ def check_library(
 def _value_problems(
     profile: PowerProfile, idle_w: float | None, rated_w: float | None
 ) -> Iterator[str]:
-    """Yield implausible values: samples far above rated power, means out of range."""
+    """Yield a text for each implausible value of a profile.
+
+    Implausible are samples far above the rated power, and a mean that is not between
+    idle and rated power.
+    """
     origin = profile.provenance
     gpus_w = (origin.gpus_per_node or 0) * (origin.gpu_tdp_w or 0) or GPUS_W
     idle_w = IDLE_W * gpus_w / GPUS_W if idle_w is None else idle_w

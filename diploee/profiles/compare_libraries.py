@@ -1,6 +1,6 @@
 """Comparison of two profile libraries, job class by job class.
 
-It shows changes in mean, spread, duration and spectrum if measured profiles replace
+It shows how mean, spread, duration and spectrum change if measured profiles replace
 reference profiles.
 """
 
@@ -125,9 +125,10 @@ def compare_libraries(
 def strongest_line_hz(power_w: Float32Array, step_s: float) -> float:
     """Return the frequency of the strongest line from `SWING_HZ` to `BAND_HZ` [Hz].
 
-    Peaks of the averaged spectrum (Welch's method, Hann window) must exceed the octaves
-    around them. The frequency of the highest peak is refined by a parabola through the
-    logarithms of three bins. NaN if there is no peak or the profile is too short.
+    A line is a peak of the averaged spectrum (Welch's method, Hann window) that exceeds
+    the median of the octaves around it. Its frequency is refined by a parabola through
+    the logarithms of three bins. The result is NaN if there is no line or the profile
+    is too short.
     """
     n_segment = int(min(SEGMENT_S / step_s, power_w.size / SEGMENTS))
     # The octave below the lowest line needs a few bins
@@ -136,7 +137,7 @@ def strongest_line_hz(power_w: Float32Array, step_s: float) -> float:
     frequency_hz, density = scipy.signal.welch(
         np.asarray(power_w, np.float64), 1 / step_s, nperseg=n_segment
     )
-    peaks, _ = scipy.signal.find_peaks(density, LINE_OVER_FLOOR * _floor(density))
+    peaks, _ = scipy.signal.find_peaks(density, LINE_OVER_FLOOR * _local_floor(density))
     line_hz = frequency_hz[peaks]
     peaks = peaks[(line_hz >= SWING_HZ) & (line_hz <= BAND_HZ)]
     if peaks.size == 0:
@@ -149,7 +150,7 @@ def strongest_line_hz(power_w: Float32Array, step_s: float) -> float:
     return float((peak + shift) * frequency_hz[1])
 
 
-def _floor(density: Float64Array) -> Float64Array:
+def _local_floor(density: Float64Array) -> Float64Array:
     """Return the median of the octave below and the octave above each bin."""
     bins = np.arange(density.size)
     low, high = np.maximum(bins // 2, 1), np.minimum(2 * bins, density.size - 1)

@@ -10,11 +10,11 @@ s. A profile P on n nodes becomes ``P' = C + (P - C) p``, s times as fast, with
 
 The GPUs' energy for the same work changes by the factor p / s.
 
-p and s are means of measurements on A100 GPUs (400 W), by kind of work:
+p and s are means of measurements on A100 GPUs (400 W) for each kind of work:
 ``data/dvfs_sweep.csv`` of the demonstration in arXiv:2507.00909 (Apache-2.0). Between
-measured caps they are interpolated linearly. ASSUMPTION: other GPUs have the same table
-relative to their TDP; no open table of H100 or later was found, so capped profiles are
-``reference``.
+measured caps they are interpolated linearly. ASSUMPTION: other GPUs have the same
+values at the same fraction of their TDP. The provenance of capped profiles is therefore
+``reference``, not measured.
 
 See Also
 --------
@@ -285,8 +285,8 @@ class CapLevels:
 def cpu_power_w(node: NodeType) -> float:
     """Return the constant power of a node's CPUs [W].
 
-    ``C = P_idle n_cpu TDP_cpu / P_rated``: the CPUs' part of the idle power, with
-    powers of the node and n_cpu CPUs of thermal design power TDP_cpu [W].
+    ``C = P_idle n_cpu TDP_cpu / P_rated``, with idle power P_idle and rated power
+    P_rated of the node [W], and n_cpu CPUs of thermal design power TDP_cpu [W].
     """
     if not node.rated_power_w:
         return 0.0
@@ -294,9 +294,9 @@ def cpu_power_w(node: NodeType) -> float:
 
 
 def capped_power_w(power_w: Float64Array, cpu_w: float, power: float) -> Float64Array:
-    """Return power with the part above the CPUs' power scaled [W].
+    """Return power of which only the part above the CPUs' power is scaled [W].
 
-    ``P' = P + max(P - C, 0) (p - 1)``.
+    ``P' = P + max(P - C, 0) (p - 1)``, with power P, CPU power C, and factor p.
     """
     capped_w: Float64Array = power_w + np.maximum(power_w - cpu_w, 0) * (power - 1)
     return capped_w
@@ -304,7 +304,7 @@ def capped_power_w(power_w: Float64Array, cpu_w: float, power: float) -> Float64
 
 @dataclass(frozen=True, eq=False)
 class CappedProfile(DerivedProfile):
-    """A base profile as played by power-capped GPUs."""
+    """A profile of the same work as a base profile, on power-capped GPUs."""
 
     node: NodeType  # nodes that the job runs on
     speed: float  # rate of work, in per unit of the uncapped rate

@@ -89,9 +89,9 @@ def smoothing_note(spec: PowerSmoothing, dissipated: float, stretch: float) -> s
 def smooth_loop(
     unsmoothed: Float64Array, dt_s: float, spec: PowerSmoothing
 ) -> tuple[Float64Array, float]:
-    """Return a GPU's power over one pass of a periodic loop, and its dissipated sum.
+    """Return a GPU's smoothed power over one period of a loop, and dissipated power.
 
-    Power is in per unit of the TDP; the dissipated power is summed over steps.
+    Power is in per unit of the TDP. The dissipated power is a sum over steps.
     """
     smoothed_pu = np.empty(MAX_STRETCH * unsmoothed.size)
     level, held_s = max(float(unsmoothed.max()), spec.floor), 0.0
@@ -146,10 +146,10 @@ def _smooth(
     idle: float,
     smoothed_pu: Float64Array,
 ) -> tuple[int, float]:
-    """Compute the smoothed power of the work, and of the ramp down to idle after it.
+    """Fill `smoothed_pu` with the smoothed power of the work and of the final ramp.
 
-    Fills `smoothed_pu`, and returns the number of steps and the sum of the dissipated
-    power.
+    After the work, power ramps down to idle. Returns the number of steps, and the sum
+    over steps of the dissipated power.
     """
     k, level, _, dissipated = _follow(
         unsmoothed, dt_s, floor, up, down, hysteresis_s, idle, 0.0, smoothed_pu

@@ -1,7 +1,7 @@
 """Power of a GPU over iterations of synchronous training: two levels, edges, period.
 
-Each iteration rises to the high level, stays there for the duty, falls to the low level
-and stays there until the next. The waveform is synthetic, not measured.
+In each iteration power rises to the high level, stays there for a fraction of the
+period (the duty), then falls to the low level. The waveform is synthetic, not measured.
 
 See also: docs/models/training.md
 """
@@ -31,9 +31,9 @@ def loop_of_iterations(
 ) -> Float64Array:
     """Return a GPU's power over some ten minutes of iterations [per unit of its TDP].
 
-    Iteration lengths vary by the job's jitter; their mean is the period, to within half
-    a step over the loop. Noise is white: with density S its variance over steps is
-    ``S / (2 step_s)``.
+    Iteration lengths vary randomly by the job's jitter. The length of the loop is that
+    of its iterations without jitter, to within half a step. White noise of the density
+    S adds a variance of ``S / (2 step_s)`` to the values.
 
     Parameters
     ----------

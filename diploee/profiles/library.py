@@ -70,11 +70,10 @@ class ProfileLibrary:
 
     @classmethod
     def open(cls, *folders: Path | str) -> ProfileLibrary:
-        """Open profiles of folders, ``"reference"`` meaning the shipped ones.
+        """Open the profiles of folders; ``"reference"`` is the folder of shipped ones.
 
-        Profiles of an earlier folder replace those of later folders with the same
-        workload and node count: measured profiles before ``"reference"`` replace their
-        classes only.
+        If several folders have profiles of the same workload and node count, only those
+        of the first such folder are used.
 
         Parameters
         ----------

@@ -2,9 +2,9 @@
 
 A job whose run time was logged or sampled plays its profile's start-up, then the steady
 part as often as needed, the last time partially, then the shutdown. A job shorter than
-start-up plus shutdown has no shutdown. Start-up takes at most half of the remaining
-time, or its share of the profile if that is more, so that a short job is not all
-start-up. ASSUMPTION: a short job starts up faster than the measured job.
+start-up plus shutdown has no shutdown. Start-up takes at most half of the time without
+shutdown, or the fraction of the profile that it takes there if that is more.
+ASSUMPTION: a short job starts up faster than the measured job.
 
 See also: docs/models/training.md
 """

@@ -161,8 +161,9 @@ class MeterModel(Brief):
         """Return readings over even steps with the gain divided out, shape (n,) [W].
 
         The gain is divided out up to the frequency where it is known to a few percent.
-        Above, each value may vary within the readings of the three windows around it,
-        as edges would overshoot otherwise. The mean is kept, and no power is negative.
+        Each value is then limited to the range of the readings in the three windows
+        around it, as edges would overshoot otherwise. The mean is unchanged, and no
+        power is negative.
 
         Raises
         ------
@@ -245,7 +246,7 @@ class ResolvableRange(NamedTuple):
 def resolvable_range(window_s: float, interval_s: float) -> ResolvableRange:
     """Return the resolvable range of readings averaged over a window, one per interval.
 
-    0 means no window, or continuous readings.
+    A window of 0 means no averaging; an interval of 0 means continuous readings.
     """
     gains_hz = folds_hz = [np.inf, np.inf]
     if window_s:

@@ -66,7 +66,7 @@ def common_power_w(curves: Sequence[EnergyCurve], step_us: int) -> Float64Array:
 
 
 def uncovered_s(curves: Sequence[EnergyCurve]) -> int:
-    """Return the whole seconds at either end that not all curves cover."""
+    """Return the whole seconds that not all curves cover, at both ends together."""
     starts_us = [int(curve.t_us[0]) for curve in curves]
     ends_us = [int(curve.t_us[-1]) for curve in curves]
     left_out_us = max(starts_us) - min(starts_us) + max(ends_us) - min(ends_us)

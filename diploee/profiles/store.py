@@ -268,10 +268,7 @@ def read_profile(path: Path | str) -> PowerProfile:
 
 
 def _fits_int32(power_w: Float32Array) -> BoolArray:
-    """Return True for values that int32 represents exactly.
-
-    False for -0.0 and large values.
-    """
+    """Return True for each value that int32 represents exactly (not -0.0)."""
     fits: BoolArray = (
         (power_w == np.rint(power_w)) & (power_w < 2**31) & ~np.signbit(power_w)
     )

@@ -60,7 +60,7 @@ from diploee.reports.weekly_charts import (
 )
 from diploee.runs.folder import run_files
 from diploee.runs.formatting import interval, listed
-from diploee.runs.ranked import RANKED
+from diploee.runs.metric_order import RANKED
 from diploee.runs.reader import AnyRun, RunFolder
 from diploee.runs.sections import Section, side_by_side
 

@@ -23,7 +23,7 @@ from diploee.grid.limits.report import get_reports
 from diploee.metrics.catalogue import declared_metrics
 from diploee.reports.data import differing_settings, run_labels, stage_keys
 from diploee.runs.lower_bounds import is_lower_bound
-from diploee.runs.ranked import sort_by_rank
+from diploee.runs.metric_order import sort_by_rank
 from diploee.runs.reader import RunFolder
 from diploee.runs.sections import Section, SectionTable, Statistic, as_html
 

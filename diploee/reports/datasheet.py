@@ -59,8 +59,8 @@ from diploee.runs.folder import check_not_in_run, run_files
 from diploee.runs.formatting import interval, listed
 from diploee.runs.labels import LABELS
 from diploee.runs.lower_bounds import data_limits_note, is_lower_bound
+from diploee.runs.metric_order import SPECTRAL_LINES, SWINGS
 from diploee.runs.provenance import provenance
-from diploee.runs.ranked import SPECTRAL_LINES, SWINGS
 from diploee.runs.reader import RunFolder
 from diploee.runs.run_view import RunView
 from diploee.runs.sections import COLUMNS, Section, SectionTable, Statistic, long_rows

@@ -16,8 +16,8 @@ from diploee.metrics.changes import Key
 from diploee.runs.formatting import format_time, interval, listed
 from diploee.runs.labels import LABELS
 from diploee.runs.lower_bounds import data_limits_note
+from diploee.runs.metric_order import FIRST, RANKED
 from diploee.runs.provenance import provenance
-from diploee.runs.ranked import FIRST, RANKED
 from diploee.runs.reader import RunFolder
 from diploee.runs.run_view import RunView
 from diploee.runs.sections import Section, SectionTable, Statistic

@@ -28,20 +28,20 @@ class _Spread(Record):
 
 
 class _Point(Record):
-    """One point of an ensemble: percentiles by metric."""
+    """One combination of varied keys in an ensemble, with percentiles by metric."""
 
     metrics: dict[str, _Spread]
 
 
 class _Ensemble(Record):
-    """Varied keys and points, the keys of ``ensemble.json`` that are read."""
+    """Varied keys and points of an ensemble, as read from ``ensemble.json``."""
 
     draw: dict[str, Any]
     points: list[_Point] = Field(min_length=1)
 
 
 class _Sweep(Record):
-    """Base scenario, the key of ``sweep.json`` that is read."""
+    """Base scenario of an ensemble, as read from ``sweep.json``."""
 
     base_scenario: dict[str, Any]
 

@@ -72,7 +72,7 @@ def estimate_size_mb(
 ) -> float:
     """Estimate the size of a run's files [MB], to about a factor of two.
 
-    A service has five columns; `n_jobs` is 0 if `jobs.parquet` is not written.
+    `n_jobs` is 0 if `jobs.parquet` is not written.
     """
     per_interval = float(BYTES_PER_INTERVAL + BYTES_PER_SERVICE * n_services)
     if step_ms < MS_PER_S:

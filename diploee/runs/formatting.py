@@ -24,7 +24,7 @@ def interval(ms: int) -> str:
 
 
 def short_boundary(text: str) -> str:
-    """Return a power boundary's text without the devices that profiles exclude."""
+    """Return the text of a power boundary without the devices that it excludes."""
     for base in (PowerBoundary.DEVICES, PowerBoundary.NODE_AC):
         if text.startswith(base):
             stages = text.removeprefix(base)

@@ -1,4 +1,4 @@
-"""Names and formulas of the main metrics of a run, and of a data sheet's."""
+"""Names and formulas of the main metrics of a run and of its data sheet."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Detection of values that a run's resolution does not support, and notes on them.
 
-Such values are lower bounds, withheld, or flagged.
+These values are lower bounds, are not reported, or have a flag.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LENGTH = re.compile(
 
 
 def is_lower_bound(values: Mapping[str, Any], key: str) -> bool:
-    """Return True if readings, or weather, are too coarse for the interval in a key."""
+    """Return True if power readings or weather are too coarse for a key's interval."""
     if (match := _LENGTH.match(key)) is None or (
         match[1] and not key.endswith("max_mw")
     ):
@@ -30,7 +30,7 @@ def is_lower_bound(values: Mapping[str, Any], key: str) -> bool:
 
 
 def data_limits_note(block: Mapping[str, Any]) -> str:
-    """Return a paragraph on values that a run withholds or marks, with reasons."""
+    """Return a paragraph on values that a run flags or does not report, and why."""
     reasons: dict[str, list[str]] = {}
     quantities = (
         ("demand over {interval_min} min", block["maximum_demand"]["absent"]),

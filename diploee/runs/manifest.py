@@ -1,4 +1,4 @@
-"""Schema of `manifest.json` as far as readers of a run folder need it.
+"""Schema of the keys of `manifest.json` that readers of a run folder need.
 
 Keys that no reader needs may be missing; unknown keys of newer versions are allowed.
 The hashes in the manifest show whether the result files are unchanged.

@@ -262,11 +262,11 @@ ROWS_PER_GROUP = 1 << 18
 class JobsFile:
     """Writer of the jobs; times of a job that never started are null.
 
-    Of jobs submitted before the run, only those waiting or running at its start are
-    written. `end_time` is the planned end, possibly after the run; `energy_j` counts
-    only energy within the run. With several pools or job streams a last column `pool`
-    or `stream` identifies them. If a pool allocates GPUs, a column `n_gpus` follows
-    `n_nodes`. Jobs are buffered until the ends of all earlier jobs are known.
+    Jobs submitted before the run are written only if they wait or run at its start.
+    `end_time` is the planned end, possibly after the run; `energy_j` is the energy
+    within the run. If there are several pools or job streams, the last columns are
+    `pool` or `stream`. If a pool allocates GPUs, a column `n_gpus` follows `n_nodes`. A
+    job is written once the ends of all earlier jobs are known.
     """
 
     def __init__(
@@ -312,7 +312,8 @@ class JobsFile:
     ) -> None:
         """Add the jobs submitted in a window, and the jobs that started or ran in it.
 
-        `energy_j` is per job, or per execution interval if the schedule has `runs`.
+        `energy_j` has a value per job, or per execution interval if the schedule
+        consists of them.
         """
         n_new = len(submitted)
         never_ms = np.full(n_new, NEVER_MS, dtype=np.int64)
@@ -391,9 +392,9 @@ NODES_FILE = "nodes.parquet"
 class NodeAllocationsFile:
     """Writer of node allocations: contiguous nodes allocated to a load for a time.
 
-    Nodes are numbered within their pool. A job that is suspended, resized, or on
-    non-contiguous nodes has several rows. Rows are in the order of their ends. Services
-    and replicas have no `job_id`.
+    A row is a range of contiguous nodes over a time. Nodes are numbered within their
+    pool. A job that is suspended, resized, or on non-contiguous nodes has several rows.
+    Rows are sorted by their end. Services and replicas have no `job_id`.
     """
 
     def __init__(
@@ -433,8 +434,8 @@ class NodeAllocationsFile:
     def add(self, rows: HeldNodes) -> None:
         """Add allocations that have ended.
 
-        Rows of other owners than loads (below 0), and rows that ended before the run,
-        are skipped.
+        Skipped are rows whose owner is no load (a negative number), and rows that ended
+        before the run.
         """
         is_load = (rows.owner >= 0) & (rows.end_ms > 0)
         self._tables.append(self._table(rows if is_load.all() else rows.take(is_load)))

@@ -100,7 +100,7 @@ class RunFolder(Brief):
         return run
 
     def with_bands(self, ensemble: Path | str) -> Self:
-        """Return the run with P5 and P95 of its metrics from an ensemble.
+        """Return the run with the P5 and P95 of its metrics over an ensemble.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""A run's values as statistics, tables and sections, in the order of `RANKED`."""
+"""A run's values as statistics, tables and sections, in the order of display."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from diploee.base.metric import Metric, find_metric, format_number, is_plain_num
 from diploee.base.units import MS_PER_MIN, MS_PER_S, W_PER_MW, PowerUnit, power_unit
 from diploee.metrics.catalogue import declared_metrics
 from diploee.runs.formatting import format_time, interval, number_format
-from diploee.runs.ranked import Pivot, SectionSpec
+from diploee.runs.metric_order import Pivot, SectionSpec
 from diploee.runs.reader import RunFolder
 from diploee.runs.sections import Section, SectionTable, Statistic
 
@@ -88,7 +88,10 @@ class RunView:
         return replace(result, note="; ".join(filter(None, notes)), band=(low, high))
 
     def display_name(self, metric: Metric, item: str = "") -> str:
-        """Return a statistic's name (default: its metric's) and averaging interval."""
+        """Return a statistic's name, with its averaging interval.
+
+        The name is that of its metric by default.
+        """
         means_text = f", {interval(self.step_ms)} means" if metric.of_means else ""
         return f"{item or metric.name}{means_text}"
 
@@ -118,7 +121,7 @@ class RunView:
         )
 
     def _keys(self, pattern: str) -> Iterator[str]:
-        """Yield the keys under a prefix that tables show, or a single key itself."""
+        """Yield the keys of a pattern: all keys under a prefix, or a single key."""
         prefixes = tuple(self.stage_prefixes) if pattern == "*stages*" else (pattern,)
         if not all(prefix.endswith(".") for prefix in prefixes):
             yield pattern
@@ -194,7 +197,10 @@ class RunView:
 def _ordered_columns(
     pivot: Pivot, cells: Mapping[str, Mapping[str, Statistic]]
 ) -> list[str]:
-    """Return the columns in the order of the pivot; matches of ``*`` as they occur."""
+    """Return the columns in the order of the pivot.
+
+    The matches of a ``*`` in it are in the order of the values.
+    """
     names = dict.fromkeys(name for row in cells.values() for name in row)
     result = []
     for pattern in pivot.columns:

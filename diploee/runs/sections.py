@@ -1,6 +1,7 @@
-"""Sections of results: statistics, tables, charts and notes, for all renderers.
+"""Sections of results: statistics, tables, charts and notes, for all outputs.
 
-Page, data sheet, terminal, notebook, comparison, JSON and CSV render the same sections.
+The same sections are shown in the report page, data sheet, terminal, notebook and
+comparison, and are exported as JSON and CSV.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class SectionTable:
 
     @cached_property
     def units(self) -> dict[str, str]:
-        """Unit of each quantity in column order; "" if units of a column differ."""
+        """Unit of each quantity in column order; "" if a column has several units."""
         result: dict[str, set[str]] = {}
         for figure in self.figures:
             units = result.setdefault(figure.quantity, set())
@@ -121,7 +122,7 @@ class Section:
 
 
 def side_by_side(named: Mapping[str, Section]) -> Section:
-    """Merge the same section of several runs: statistics side by side, in a table."""
+    """Merge the same section of several runs, with a column of statistics per run."""
     first = next(iter(named.values()))
     if len(named) == 1:
         return first

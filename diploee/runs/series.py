@@ -80,7 +80,7 @@ class RunSeries(Brief):
         return stored_columns(self.folder / FACILITY_FILE)
 
     @property
-    def name(self) -> str:
+    def noun(self) -> str:
         """Noun for the series in messages: run or event window."""
         return "event window" if self.event_window else "run"
 
@@ -116,9 +116,9 @@ class RunSeries(Brief):
     def row_at(self, moment: datetime, where: str, *, is_end: bool = False) -> int:
         """Return the row that starts at a time, or `n_rows` for the end of the series.
 
-        A naive datetime is local time of the facility; an hour that occurs twice is the
-        first. `where` is the origin of the time, for error messages. A time skipped by
-        daylight saving is valid only as an end (`is_end`).
+        A naive datetime is local time of the facility; if it occurs twice, the first
+        one is meant. `where` is the origin of the time, for error messages. A time
+        skipped by daylight saving is valid only as the end of a period (`is_end`).
         """
         clock = WallClock(self.start)
         last_time = moment - timedelta(milliseconds=1 if is_end else 0)
@@ -132,19 +132,19 @@ class RunSeries(Brief):
         row, remainder = divmod(clock.time_ms(moment), self.step_ms)
         if not 0 <= row <= self.n_rows or (row == self.n_rows and remainder):
             raise InputError(
-                f"{where}: {moment.isoformat()} lies outside the {self.name}, "
+                f"{where}: {moment.isoformat()} lies outside the {self.noun}, "
                 f"{self.period_text}"
             )
         if remainder:
             raise InputError(
                 f"{where}: {moment.isoformat()} lies within an interval; the "
-                f"{self.name}'s start every {self.step_s:g} s from "
+                f"{self.noun}'s start every {self.step_s:g} s from "
                 f"{self.start.isoformat()}"
             )
         return row
 
     def rows_of(self, span: NamedSpan) -> Rows:
-        """Return the rows of an interval from a file, which names it in errors."""
+        """Return the rows of a period; errors name the file and the period."""
         first = self.row_at(span.start, f"{span.where}: start")
         end = span.end
         if span.duration is not None:
@@ -173,7 +173,7 @@ class RunSeries(Brief):
             names = tuple(file.schema_arrow.names)
         if n_rows != self.n_rows:
             raise InputError(
-                f"{self.path}: holds {n_rows:,} intervals where the {self.name} has "
+                f"{self.path}: holds {n_rows:,} intervals where the {self.noun} has "
                 f"{self.n_rows:,}; {CHANGED}"
             )
         return names
@@ -190,7 +190,7 @@ class RunSeries(Brief):
         if step_ms % self.step_ms:
             raise InputError(
                 f"{self.path}: a step of {step_ms / MS_PER_S:g} s is no multiple of "
-                f"the {self.name}'s {self.step_s:g} s"
+                f"the {self.noun}'s {self.step_s:g} s"
             )
         blocks = self._read(columns, *(rows or (0, self.n_rows)))
         if step_ms == self.step_ms:
@@ -310,8 +310,8 @@ def average_steps(
 ) -> Iterator[SeriesBlock]:
     """Aggregate every n rows to one, by the kind of each column (mean by default).
 
-    Rows are carried over from block to block. The last step has fewer rows if the
-    series is not a multiple of n.
+    A step may extend over two blocks. The last step has fewer rows if the number of
+    rows is not a multiple of n.
     """
     carried: list[SeriesBlock] = []
     for block in blocks:

@@ -31,7 +31,7 @@ def unknown_names(scenario: Scenario) -> Problems:
                 key_path,
                 _unknown_name("node type", pool.node_type, facility.node_types),
             )
-    for group, name, spec in _streams(scenario):
+    for group, name, spec in _all_streams(scenario):
         if spec.pool not in facility.pools:
             yield (
                 (group, name, "pool"),
@@ -56,9 +56,9 @@ def cross_problems(scenario: Scenario) -> Problems:
                 f"must tell this {stage.kind} from that before it; give one",
             )
     yield from _check_skipped_time(scenario, scenario.start, ("start",))
-    if not [*_streams(scenario)]:
+    if not [*_all_streams(scenario)]:
         yield ("streams",), "the scenario asks for nothing; add a stream"
-    for group, name, _ in _streams(scenario):
+    for group, name, _ in _all_streams(scenario):
         yield from _PROBLEMS_BY_GROUP[group](scenario, name, (group, name))
     # A site with a requested size is checked after scaling.
     if facility.size is None and scenario.flexibility is not None:
@@ -72,7 +72,7 @@ def cross_problems(scenario: Scenario) -> Problems:
         )
 
 
-def _streams(scenario: Scenario) -> Iterator[tuple[str, str, Any]]:
+def _all_streams(scenario: Scenario) -> Iterator[tuple[str, str, Any]]:
     """Yield group, name and settings of every stream."""
     for group in GROUPS:
         for name, spec in getattr(scenario, group).items():
@@ -198,10 +198,10 @@ def _event_problems(scenario: Scenario, flexibility: Flexibility) -> Problems:
                 f"'{event.product}' is for loads from {min_mw:g} MW on, the facility "
                 f"is rated {rated_mw:.4g} MW",
             )
-    yield from skipped_times or _overlaps(flexibility, clock)
+    yield from skipped_times or _overlap_problems(flexibility, clock)
 
 
-def _overlaps(flexibility: Flexibility, clock: RunClock) -> Problems:
+def _overlap_problems(flexibility: Flexibility, clock: RunClock) -> Problems:
     """Yield problems of overlapping events with different targets."""
     in_run = [(k, event.in_run(clock)) for k, event in enumerate(flexibility.events)]
     for (_, first), (index, second) in combinations(in_run, 2):
@@ -264,7 +264,7 @@ def _uses_profiles(scenario: Scenario, pool: str) -> bool:
 
 
 def _allocation_problems(scenario: Scenario, name: str) -> Problems:
-    """Yield problems of a pool with GPU allocation and unsupported features."""
+    """Yield problems of a pool that allocates GPUs: features that need whole nodes."""
     pool, key_path = scenario.facility.pools[name], ("facility", "pools", name)
     n_gpus = scenario.facility.node_type_of(name).n_gpus
     if not n_gpus:
@@ -280,7 +280,7 @@ def _allocation_problems(scenario: Scenario, name: str) -> Problems:
         "phases": pool.phases is not None,
         "the facility's flexibility": scenario.flexibility is not None,
     }
-    for group, stream_name, stream in _streams(scenario):
+    for group, stream_name, stream in _all_streams(scenario):
         if stream.pool == name and isinstance(stream, JobStream):
             flexibilities = [
                 stream.flexibility,
@@ -491,7 +491,7 @@ def _sharing_problems(
     """Yield a problem if other streams use the pool of a stream."""
     others = [
         f"{group}.{name}"
-        for group, name, other in _streams(scenario)
+        for group, name, other in _all_streams(scenario)
         if group in groups and other.pool == spec.pool and (group, name) != key_path
     ]
     if others:

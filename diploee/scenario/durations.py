@@ -116,14 +116,14 @@ class DurationModel(Model):
         """Return concatenated draws of several generators, as from `draw` [s]."""
         levels = uniform_from_each(rngs, counts)
         if self.quantiles_s is not None:
-            return self._clip(self._from_level(levels))
-        components = self._components()
+            return self._limit_and_scale(self._from_level(levels))
+        components = self._lognormal_arrays()
         edges = np.cumsum(components[0])
         component = np.searchsorted(edges[:-1] / edges[-1], levels, side="right")
         normal = np.concatenate(
             [g.standard_normal(n) for g, n in zip(rngs, counts, strict=True)]
         )
-        return self._clip(
+        return self._limit_and_scale(
             np.exp(components[1][component] + components[2][component] * normal)
         )
 
@@ -148,7 +148,7 @@ class DurationModel(Model):
         else:
             from scipy.special import ndtr
 
-            weight, mu, sigma = self._components()
+            weight, mu, sigma = self._lognormal_arrays()
             z = (log_duration[..., None] - mu) / np.maximum(sigma, TINY_SIGMA)
             probability = ndtr(np.where((z == 0) & (sigma == 0), np.inf, z)) @ weight
         if self.min_s is not None:
@@ -172,10 +172,10 @@ class DurationModel(Model):
         """
         levels = np.asarray(level, dtype=np.float64)
         if self.quantiles_s is not None:
-            return self._clip(self._from_level(levels))
+            return self._limit_and_scale(self._from_level(levels))
         from scipy.special import ndtr, ndtri
 
-        weight, mu, sigma = self._components()
+        weight, mu, sigma = self._lognormal_arrays()
         # The quantile of a mixture is between those of its components: bisection
         component_quantiles = mu + sigma * ndtri(levels)[..., None]
         low, high = component_quantiles.min(axis=-1), component_quantiles.max(axis=-1)
@@ -187,7 +187,7 @@ class DurationModel(Model):
                 np.where(is_reached, low, middle),
                 np.where(is_reached, middle, high),
             )
-        return self._clip(np.exp(high))
+        return self._limit_and_scale(np.exp(high))
 
     def mean_s(self, limit_s: float = math.inf) -> float:
         """Return the mean of durations clipped at `limit_s` [s].
@@ -205,9 +205,9 @@ class DurationModel(Model):
         high = min(self.max_s or math.inf, limit_s)
         if self.quantiles_s is not None:
             return scale * _mean_of_quantiles(*self._log_quantiles(), low, high)
-        return scale * _mean_of_lognormals(*self._components(), low, high)
+        return scale * _mean_of_lognormals(*self._lognormal_arrays(), low, high)
 
-    def _components(self) -> tuple[Float64Array, Float64Array, Float64Array]:
+    def _lognormal_arrays(self) -> tuple[Float64Array, Float64Array, Float64Array]:
         """Return weights, logarithms of medians, and sigmas of the lognormals."""
         rows = [(p.weight, math.log(p.median_s), p.sigma) for p in self.lognormal or ()]
         weight, mu, sigma = np.array(rows, dtype=np.float64).T
@@ -219,12 +219,15 @@ class DurationModel(Model):
         return np.array(list(quantiles)), np.log(list(quantiles.values()))
 
     def _from_level(self, level: Float64Array) -> Float64Array:
-        """Return the durations at levels, log-linear between the given ones [s]."""
+        """Return the durations at levels, log-linear between the quantiles [s]."""
         levels, log_s = self._log_quantiles()
         return np.exp(np.interp(level, levels, log_s))
 
-    def _clip(self, duration_s: Float64Array) -> Float64Array:
-        """Return durations within the limits, times the scale [s]."""
+    def _limit_and_scale(self, duration_s: Float64Array) -> Float64Array:
+        """Clip durations to the limits, then multiply them by `scale` [s].
+
+        The result is at most `MAX_DURATION_S`.
+        """
         shortest, longest = self.min_s or 0.0, self.max_s or math.inf
         scaled = np.clip(duration_s, shortest, longest) * (self.scale or 1.0)
         return np.minimum(scaled, MAX_DURATION_S)
@@ -233,9 +236,10 @@ class DurationModel(Model):
 def _mean_of_quantiles(
     levels: Float64Array, log_s: Float64Array, low: float, high: float
 ) -> float:
-    """Return the mean of exp(interpolated log_s), clipped to low and high.
+    """Return the exact mean of durations that are log-linear between quantiles.
 
-    The result is exact, segment by segment.
+    `log_s` are the logarithms of the durations at `levels`; durations are clipped to
+    `low` and `high`.
     """
     log_low = math.log(low) if low > 0 else -math.inf
     log_high = math.log(high)

@@ -120,7 +120,7 @@ class EventTarget(Model):
     )
 
     @model_validator(mode="after")
-    def _one(self) -> Self:
+    def _check_one_target(self) -> Self:
         self._need_one("fraction", "mw", "delta_mw")
         return self
 
@@ -161,7 +161,8 @@ class RunEvent:
     def before_ms(self) -> int:
         """End of the interval whose mean power is the baseline [ms].
 
-        It is the start of the event's ramp, or of the ramp of an event that it follows.
+        This is the start of the event's ramp, or that of an earlier event if the event
+        begins during or soon after that one.
         """
         return self.ramp_ms if self.follows_ms is None else self.follows_ms
 
@@ -180,9 +181,9 @@ class RunEvent:
     ) -> float:
         """Return the power limit at a time [W].
 
-        There is no limit outside of the event. `baseline_w` is the mean over
-        `baseline_ms` before the ramp. The ramp up ends at `uncontrolled_w` if that is
-        higher.
+        There is no limit outside of the event. `baseline_w` is the mean power over
+        `baseline_ms` before the ramp down. The ramp up ends at the baseline, or at
+        `uncontrolled_w` if that is higher.
         """
         if not self.ramp_ms <= time_ms < self.over_ms:
             return float("inf")

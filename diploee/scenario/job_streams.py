@@ -94,7 +94,7 @@ class PowerSmoothing(Model):
 
 
 class BatchInference(Model):
-    """Offline inference of a fixed number of tokens in batches (section 3.4)."""
+    """Offline inference of a fixed number of tokens in batches (paper, section 3.4)."""
 
     tokens: Annotated[float, Field(ge=1)] = Field(
         description=(

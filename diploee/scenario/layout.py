@@ -27,7 +27,7 @@ _Rating = Annotated[float, Field(gt=0, le=1e6)]
 
 
 class Layout(Model):
-    """Location of nodes; each pool begins in a new rack, and in a new row if any."""
+    """Location of nodes; each pool begins in a new rack, and in a new row if set."""
 
     nodes_per_chassis: _Count = Field(default=1, description="Nodes in a chassis.")
     chassis_per_rack: _Count = Field(description="Chassis in a rack.")
@@ -65,7 +65,7 @@ class Layout(Model):
         return self
 
     def size(self, level: Level) -> int | None:
-        """Return the nodes per rack or row; for a hall, those of each row.
+        """Return the nodes per rack or row; for halls, which are sums of rows, per row.
 
         The result is None if the layout does not have the level.
         """

@@ -1,7 +1,7 @@
 """Loading of scenarios from a file or a shipped name, with validation.
 
-All problems are reported at once, each with its line. Sizes that exceed any memory are
-reported too, so that a typing error does not exhaust the memory.
+All problems are reported at once, each with its line. Numbers for which no memory would
+suffice are reported too, such as a node count with a typing error.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ pandas with its nanoseconds."""
 
 
 def _period_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
-    """Yield a problem if a run has years that not all readers support."""
+    """Yield a problem if a run extends to years that not all file readers support."""
     dates: dict[str, Callable[[], datetime]] = {
         "start": lambda: scenario.start,
         "warm_up": lambda: (
@@ -78,10 +78,10 @@ def get_value(data: Any, key: str) -> Any:
 
 
 def _resolve_items(data: Any, key: str) -> tuple[str, Any]:
-    """Return a dotted key, with item numbers for kinds, and its value."""
+    """Return a dotted key, with list items by number instead of kind, and its value."""
     parts = []
     for part in key.split("."):
-        name = _name(data, part)
+        name = _data_key(data, part)
         parts.append(part if name is None else str(name))
         if isinstance(data, dict):
             data = data.get(name)
@@ -99,7 +99,7 @@ def with_value(
     a YAML alias may put one part under several keys.
     """
     try:
-        changed: dict[str, Any] = _changed(data, key.split("."), 0, value)
+        changed: dict[str, Any] = _with_value_at(data, key.split("."), 0, value)
     except InputError as error:
         raise ScenarioError(f"{where()}: {error}") from error
     return changed
@@ -131,11 +131,11 @@ def with_set_keys(
     )
 
 
-def _changed(data: Any, parts: Sequence[str], depth: int, value: Any) -> Any:
+def _with_value_at(data: Any, parts: Sequence[str], depth: int, value: Any) -> Any:
     """Return plain data with the value at a path of keys changed."""
     if depth == len(parts):
         return value
-    name = _name(data, parts[depth])
+    name = _data_key(data, parts[depth])
     if isinstance(data, list):
         if name is None:
             valid_text = f"0 to {len(data) - 1}" if data else "it is empty"
@@ -143,18 +143,18 @@ def _changed(data: Any, parts: Sequence[str], depth: int, value: Any) -> Any:
         changed, item = [*data], data[name]
         if isinstance(item, str) and depth + 1 < len(parts):
             item = {"kind": item}  # specified by its name alone
-        changed[name] = _changed(item, parts, depth + 1, value)
+        changed[name] = _with_value_at(item, parts, depth + 1, value)
         return changed
     if data is not None and not isinstance(data, dict):
         raise InputError(
             f"'{'.'.join(parts[:depth])}' is a single value, not a group of keys"
         )
     group = data or {}
-    return {**group, name: _changed(group.get(name), parts, depth + 1, value)}
+    return {**group, name: _with_value_at(group.get(name), parts, depth + 1, value)}
 
 
-def _name(data: Any, part: str) -> Any:
-    """Return a part of a dotted key in the type that the data has.
+def _data_key(data: Any, part: str) -> Any:
+    """Return a part of a dotted key as the key or item number of the data.
 
     Keys may be numbers, such as node counts. An item of a list is selected by its
     number, or by its kind or name if that is unique.
@@ -305,9 +305,9 @@ def scenario_from_dict(data: Mapping[str, Any], where: Any = None) -> Scenario:
 def target_values(
     scenario: Scenario, target_utilization: float, name: str = "target_utilization"
 ) -> dict[str, float | None]:
-    """Return the key values that set a target utilization for the only stream.
+    """Return values by key that set a target utilization for the only stream.
 
-    The target replaces a specified number of jobs or requests.
+    The target replaces a number of jobs or requests in the scenario.
 
     Parameters
     ----------

@@ -249,8 +249,8 @@ class JobReplay(LogReading, _LogFile):
 
     @model_validator(mode="before")
     @classmethod
-    def _by_date_once(cls, data: Any) -> Any:
-        """Replace the alignment by its date, so that resolving twice is safe."""
+    def _default_repeat(cls, data: Any) -> Any:
+        """Set the default of `repeat` to false for a log that is aligned by date."""
         by_date = isinstance(data, dict) and data.get("align") == "date"
         return {"repeat": False, **data} if by_date else data
 

@@ -481,10 +481,10 @@ class Scenario(Model):
         return tuple(self.facility.pools)
 
     def ranges(self, given: bool = True) -> dict[str, tuple[float, float]]:
-        """Return the ranges of all numbers that have their default, by dotted key.
+        """Return the ranges of uncertain numbers at their defaults, by dotted key.
 
-        Node types without nodes are left out, and if `given` is false, so are models
-        that no file specifies.
+        Numbers of unused node types are omitted. If `given` is false, so are numbers of
+        models that the scenario does not set.
         """
         of_nodes_mw = self.facility.supplied_power_w / W_PER_MW
         used = {pool.node_type for pool in self.facility.pools.values()}
@@ -498,6 +498,6 @@ class Scenario(Model):
         }
 
     def sha256(self) -> str:
-        """Return the hash of all that changes results, without name or description."""
+        """Return the hash of all keys that affect results (not name or description)."""
         resolved = self.model_dump(mode="json", exclude={"name", "description"})
         return hashlib.sha256(json.dumps(resolved, sort_keys=True).encode()).hexdigest()

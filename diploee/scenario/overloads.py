@@ -75,7 +75,10 @@ class Queue(OverloadSpec):
 
 
 class Reject(OverloadSpec):
-    """Rule to reject requests above capacity: R_incomplete of Eq. 6 (section 2.3.2)."""
+    """Rule to reject requests above capacity, as in the paper.
+
+    The rejected requests are R_incomplete of Eq. 6 (section 2.3.2).
+    """
 
     kind: Literal["reject"] = default(
         "reject", "Requests above capacity are not served."

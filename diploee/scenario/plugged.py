@@ -1,7 +1,4 @@
-"""Extension loads, whose settings and code come from an entry point.
-
-The core uses only their interface.
-"""
+"""Extension loads, whose settings and code come from an entry point."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class InstalledNodes:
         return self.first + sum(n_nodes for _, n_nodes in self.added)
 
     def times(self, factor: int) -> InstalledNodes:
-        """Return the number of slots over time, with `factor` slots per node."""
+        """Return the number of slots over time, `factor` times the number of nodes."""
         return InstalledNodes(
             self.first * factor, tuple((ms, n * factor) for ms, n in self.added)
         )

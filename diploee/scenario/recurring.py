@@ -31,11 +31,12 @@ class BatchSizeOptimizer(StatefulKind):
         return self._batch_size
 
     def observe(self, batch_size: int, cost_j: float, converged: bool) -> None:
-        """Record the cost [J] of an ended recurrence, without `runtime_ratio`.
+        """Record the cost [J] of an ended recurrence.
 
-        Observations may come late and in another order than the predictions, and also
-        from overlapping recurrences without a prediction. A recurrence that was stopped
-        early has not converged.
+        The cost does not contain the factor `runtime_ratio`. Costs may be recorded in
+        another order than batch sizes were predicted, and also for overlapping
+        recurrences, which have no prediction. A recurrence that was stopped early has
+        not converged.
         """
 
 
@@ -51,7 +52,7 @@ class PowerLimitOptimizer(StatefulKind):
     def observe(
         self, batch_size: int, power_limit_w: float, cost_per_epoch_j: float
     ) -> None:
-        """Record an epoch's cost [J] at a limit [W], profiled or recurred."""
+        """Record an epoch's cost [J] at a limit [W], from profiling or a whole run."""
 
 
 BATCH_SIZE_OPTIMIZERS = Kinds(

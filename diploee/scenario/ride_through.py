@@ -1,4 +1,4 @@
-"""Ride-through settings: the load that disconnects on a voltage dip.
+"""Ride-through settings: disconnection of load by voltage dips, and its return.
 
 A block of load has voltage stages, a recovery and a dip counter.
 
@@ -33,7 +33,7 @@ def shortest_dip_s(
 ) -> float:
     """Return the shortest dip from 1 pu to a residual voltage that trips a stage [s].
 
-    The voltage filter has memory, so that a dip may end before the stage trips. The
+    As the filtered voltage lags behind, a stage may trip after the end of the dip. The
     same applies to over-voltages. The result is infinite if the residual does not cross
     the level.
     """

@@ -352,10 +352,11 @@ class Service(Model):
 class Fluctuation(Model):
     """Random fluctuation of the request rate around its calendar.
 
-    Stationary, positive, with mean 1. At another rate R the component of independent
-    users has the relative variance ``(1 - common_share) relative_std**2
-    reference_rate_rps / R``, and the Poisson noise of the requests is added. The common
-    component does not depend on R.
+    The fluctuation is a stationary positive factor of mean 1. At a request rate R, its
+    component from independent users has the relative variance ``(1 - common_share)
+    relative_std**2 reference_rate_rps / R``. The relative variance of the common
+    component, ``common_share relative_std**2``, does not depend on R. Poisson noise of
+    the requests is added.
     """
 
     relative_std: Annotated[float, Field(ge=0, le=10)] = Field(

@@ -71,8 +71,8 @@ class SiteAnswers(Model):
 
 def starter_text(site: SiteAnswers, name: str, n_nodes: int) -> str:
     """Return the text of a commented scenario file of a site."""
-    pools = _pools(site, n_nodes)
-    spare = _spares(pools["pretraining"])
+    pools = _nodes_by_pool(site, n_nodes)
+    spare = _spare_nodes(pools["pretraining"])
     is_fixed = site.time_zone[:1] in "+-"
     values = {
         "name": name,
@@ -81,12 +81,12 @@ def starter_text(site: SiteAnswers, name: str, n_nodes: int) -> str:
         "offset": site.time_zone if is_fixed else _standard_offset(site.time_zone),
         "climate": site.climate,
         "occupancy": f"{site.occupancy:g}",
-        "classes": _classes(pools["training"]),
+        "classes": _job_classes(pools["training"]),
         "spare": spare,
         "failures": FAILURES_PER_1000_DAYS,
         "n_largest": pools["pretraining"] - spare,
         "flexibility": _FLEXIBILITY,
-        "colocation": _colocation(pools["colocation"]),
+        "colocation": _shipped_jobs(pools["colocation"]),
     }
     pool_lines = [
         f"    {pool}: {{node_type: h100_4x, n_nodes: {n}}}\n"
@@ -113,7 +113,7 @@ def starter_text(site: SiteAnswers, name: str, n_nodes: int) -> str:
     )
 
 
-def _pools(site: SiteAnswers, n_nodes: int) -> dict[str, int]:
+def _nodes_by_pool(site: SiteAnswers, n_nodes: int) -> dict[str, int]:
     """Return the nodes of each pool, at least two in each requested pool."""
     n_let = (
         max(round(n_nodes * site.colocation_share), 2) if site.colocation_share else 0
@@ -134,7 +134,7 @@ def _pools(site: SiteAnswers, n_nodes: int) -> dict[str, int]:
     }
 
 
-def _spares(n_nodes: int) -> int:
+def _spare_nodes(n_nodes: int) -> int:
     """Return the spare nodes of a synchronous job on about `n_nodes` nodes."""
     job = {"n_nodes": n_nodes or 1, "period_s": 6, "work_days": 120}
     return SynchronousJob(
@@ -142,7 +142,7 @@ def _spares(n_nodes: int) -> int:
     ).spares(n_nodes)
 
 
-def _colocation(n_nodes: int) -> str:
+def _shipped_jobs(n_nodes: int) -> str:
     """Return the jobs and the calendar of the shipped `colocation_10mw`."""
     text = shipped("scenario")["colocation_10mw"].read_text("utf-8")
     jobs = text[text.index("    # Job mix:") :]
@@ -165,7 +165,7 @@ def _fit_sizes(shares: dict[int, float], n_nodes: int) -> dict[int, float]:
     return fitted
 
 
-def _classes(n_nodes: int) -> str:
+def _job_classes(n_nodes: int) -> str:
     """Return the job classes, with 4 and 16 nodes if the pool is large enough."""
     duration, lines = f"&hours {_HOURS}", []
     for n_job_nodes, fraction in _fit_sizes({4: 0.6, 16: 0.4}, n_nodes).items():

@@ -113,9 +113,10 @@ class MicroSteps(Model):
 class GpuNoise(Model):
     """White noise of training GPUs' power, as a fraction of TDP per root hertz.
 
-    8 H100 that trained a GPT had 143 to 360 W^2/Hz of common noise and 33 to 55 W^2/Hz
-    of independent noise (grantwilkins/training_profile, computed): 0.017 to 0.027 and
-    0.008 to 0.011 of 700 W.
+    Source: 8 H100 (TDP 700 W) that trained a GPT had 143 to 360 W^2/Hz of noise common
+    to all GPUs, and 33 to 55 W^2/Hz of independent noise (computed from
+    grantwilkins/training_profile). These are 0.017 to 0.027 and 0.008 to 0.011 of the
+    TDP per root hertz.
     """
 
     common: Share = uncertain(
@@ -424,11 +425,11 @@ class SynchronousJob(Model):
         return set() if self.phases is None else RANDOM_DURATION_KEYS
 
     def lower_end(self, gpus_per_node: int) -> SynchronousJob | None:
-        """Return the job with the slowest lag and edges of their ranges.
+        """Return the job with the slowest lag and power edges within their ranges.
 
-        Of all values in the ranges, these give the smallest fluctuations. The result is
-        None if lag and edges are both specified. Edges are unchanged if iterations are
-        too short for slower edges.
+        These give the smallest power fluctuations. The result is None if the scenario
+        sets both lag and edges. Edges are unchanged if iterations are too short for
+        slower ones.
         """
         keys = {"lag_s", "edge_s"} - self.model_fields_set
         if not keys or self.nodes(gpus_per_node) < 2:
@@ -468,7 +469,7 @@ class SynchronousJob(Model):
     def write_s(self) -> float:
         """Mean stall of a checkpoint [s].
 
-        A store is fast as often as it is slow.
+        A checkpoint store is in its fast state half of the time.
         """
         fast_s, store = self.checkpoint_write_s, self.checkpoint_store
         if store is None:

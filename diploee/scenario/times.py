@@ -1,7 +1,7 @@
 """Times in users' notation: durations, dates, and the calendar of rates.
 
-Durations are such as ``0.1 s`` and ``1 year``. A calendar is the variation of the rate
-of jobs or requests over the week and the year.
+Examples of durations are ``0.1 s`` and ``1 year``. A calendar has the relative rate of
+jobs or requests over the week and the year.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ MIN_RESOLUTION_MS = 100
 MAX_RESOLUTION_MS = MS_PER_H
 
 
-def _split(text: object, units: Iterable[str], example: str) -> tuple[float, str]:
+def _split_number_unit(
+    text: object, units: Iterable[str], example: str
+) -> tuple[float, str]:
     text = as_yaml(text)
     match = _SPAN.fullmatch(text) if isinstance(text, str) else None
     if match is None or match[2] not in units or float(match[1]) > MAX_NUMBER:
@@ -72,7 +74,7 @@ def _split(text: object, units: Iterable[str], example: str) -> tuple[float, str
 
 def parse_resolution_ms(text: object) -> int:
     """Convert a resolution such as ``"60 s"`` to milliseconds."""
-    number, unit = _split(text, ("ms", "s", "min", "h"), "60 s")
+    number, unit = _split_number_unit(text, ("ms", "s", "min", "h"), "60 s")
     span_ms = round(number * _FIXED_MS[unit], 6)
     if (
         span_ms % MIN_RESOLUTION_MS
@@ -98,7 +100,7 @@ def steps_ms(resolution_ms: int) -> Iterator[int]:
 
 def _parse_span_ms(text: object) -> int:
     """Convert a span of fixed length such as ``"30 min"`` to milliseconds."""
-    number, unit = _split(text, _FIXED_MS, "30 min")
+    number, unit = _split_number_unit(text, _FIXED_MS, "30 min")
     span_ms = round(number * _FIXED_MS[unit], 6)
     if span_ms % 1 or span_ms <= 0:
         raise must_be("a whole number of ms from 1 up", text)
@@ -106,7 +108,7 @@ def _parse_span_ms(text: object) -> int:
 
 
 def _check_duration(text: object) -> str:
-    number, unit = _split(text, _UNITS, "1 year")
+    number, unit = _split_number_unit(text, _UNITS, "1 year")
     if number <= 0 or (unit in _CALENDAR_MONTHS and number % 1):
         raise must_be("longer than 0, and of whole months or years", text)
     # All 15 exact digits of a float: fewer would change a long span, and an exponent
@@ -115,19 +117,19 @@ def _check_duration(text: object) -> str:
 
 
 def _check_fixed_span(text: object) -> str:
-    number, unit = _split(text, _FIXED_MS, "15 min")
+    number, unit = _split_number_unit(text, _FIXED_MS, "15 min")
     return f"{number:.15g} {unit}"
 
 
 def span_ms(text: str) -> int:
     """Return the length of a span of a fixed unit, such as ``"15 min"`` [ms]."""
-    number, unit = _split(text, _FIXED_MS, "15 min")
+    number, unit = _split_number_unit(text, _FIXED_MS, "15 min")
     return round(number * _FIXED_MS[unit])
 
 
 def is_calendar_span(duration: str) -> bool:
     """Return True if a span is in months or years, of variable length."""
-    return _split(duration, _UNITS, "1 year")[1] in _CALENDAR_MONTHS
+    return _split_number_unit(duration, _UNITS, "1 year")[1] in _CALENDAR_MONTHS
 
 
 def end_date(start: datetime, duration: str, sign: int = 1) -> datetime:
@@ -137,7 +139,7 @@ def end_date(start: datetime, duration: str, sign: int = 1) -> datetime:
     start, the span ends on that month's last day. With a sign of -1 the span is before
     the date.
     """
-    number, unit = _split(duration, _UNITS, "1 year")
+    number, unit = _split_number_unit(duration, _UNITS, "1 year")
     if unit in _FIXED_MS:
         return start + sign * timedelta(milliseconds=number * _FIXED_MS[unit])
     years, month = divmod(
@@ -193,7 +195,7 @@ Moment = Annotated[datetime, AfterValidator(_check_moment)]
 def _check_country(text: str) -> str:
     """Return a checked country such as ``US``, or subdivision such as ``DE-BY``."""
     country, dash, part = text.partition("-")
-    known: dict[str, list[str]] = _package().list_supported_countries()
+    known: dict[str, list[str]] = _holidays_package().list_supported_countries()
     if country not in known:
         raise must_be("a country such as 'US', or part of one such as 'DE-BY'", text)
     if dash and part not in known[country]:
@@ -206,11 +208,13 @@ def public_holidays(text: str, first_year: int, last_year: int) -> Int64Array:
     """Return public holidays of a country or its part, as days since 1970-01-01."""
     country, _, part = text.partition("-")
     years = range(first_year, last_year + 1)
-    result = _package().country_holidays(country, subdiv=part or None, years=years)
+    result = _holidays_package().country_holidays(
+        country, subdiv=part or None, years=years
+    )
     return np.array(sorted(result), dtype="datetime64[D]").astype(np.int64)
 
 
-def _package() -> ModuleType:
+def _holidays_package() -> ModuleType:
     try:
         import holidays
     except ImportError:
@@ -286,11 +290,11 @@ class WeekToWeek(Model):
 class Calendar(Model):
     """Relative rates by hour of the week and by month, in the facility's local time.
 
-    Rates are piecewise linear without jumps; each hour's mean equals its weight. Only
-    ratios matter: the weights are normalised so that their mean is 1 over the run, or
-    over warm-up and run if the run is shorter than the day, week or year in which they
-    repeat. The factor of `week_to_week` is normalised over a calendar year instead; a
-    target utilization is met.
+    Rates are piecewise linear without jumps, and the mean of each hour equals its
+    weight. The weights are scaled so that their mean is 1 over the run, or over warm-up
+    and run if the run is shorter than the day, week or year in which they repeat. The
+    random factors of `week_to_week` have a mean of 1 over each calendar year instead. A
+    target utilization is met nevertheless.
     """
 
     hour_of_week: HourOfWeekWeights | None = unset(

@@ -1,7 +1,7 @@
 """YAML reader that records the line of every key, for errors with file and line.
 
-All YAML of users is read here, files and values of ``--set`` alike, and within limits:
-a text of a few lines may expand to gigabytes through its anchors, merge keys and tags.
+It reads files of users and values of ``--set``. The expanded size is limited, because
+anchors, merge keys and tags could expand a text of a few lines to gigabytes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Loader(yaml.SafeLoader):
         """Return the next node, without tags, surrogates or too deep nesting."""
         event = self.peek_event()  # type: ignore[no-untyped-call]
         if (tag := getattr(event, "tag", None)) is not None:
-            raise _problem(
+            raise _yaml_error(
                 (
                     f"tag {shown(tag.replace(_TAG, '!!'))} is not read; write the "
                     "value without it, text in quotes"
@@ -56,7 +56,7 @@ class _Loader(yaml.SafeLoader):
         if isinstance(node, yaml.ScalarNode) and re.search(
             "[\ud800-\udfff]", node.value
         ):
-            raise _problem(
+            raise _yaml_error(
                 f"{node.value!a:.60} holds a surrogate, half a character", node
             )
         return node
@@ -64,13 +64,13 @@ class _Loader(yaml.SafeLoader):
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         """Return the value of a node, if it is a valid value."""
         if node.tag == f"{_TAG}int" and len(node.value) > MAX_DIGITS:
-            raise _problem(
+            raise _yaml_error(
                 f"a number of {len(node.value):,} digits is out of range", node
             )
         try:
             return super().construct_object(node, deep)
         except (ValueError, OverflowError) as error:
-            raise _problem(
+            raise _yaml_error(
                 f"{shown(node.value)} is no valid value ({error})", node
             ) from error
 
@@ -168,7 +168,7 @@ def _parse(text: str, where: Any) -> tuple[Any, dict[KeyPath, int]]:
         loader.dispose()
 
 
-def _problem(problem: str, node: Any) -> yaml.MarkedYAMLError:
+def _yaml_error(problem: str, node: Any) -> yaml.MarkedYAMLError:
     """Return a YAML error at a node."""
     return yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
 
@@ -186,7 +186,7 @@ def _error_text(error: yaml.MarkedYAMLError) -> str:
 def _check_depth(depth: int, node: Any) -> None:
     """Raise an error if a node is nested too deep."""
     if depth > MAX_DEPTH:
-        raise _problem(f"keys or lists are nested more than {MAX_DEPTH} deep", node)
+        raise _yaml_error(f"keys or lists are nested more than {MAX_DEPTH} deep", node)
 
 
 def _collect(
@@ -197,21 +197,21 @@ def _collect(
 ) -> Iterator[tuple[int, str]]:
     """Record the line of every key and item of a node.
 
-    Yields problems as line and ``key: problem``. An alias is recorded as if its content
-    were at its position, so that the entries count the expanded size of the file. A
-    merge key counts as a key: if given twice, it would double the merged content.
+    Yields problems as line and ``key: problem``. The content of an alias is recorded at
+    each position of the alias, so that the number of entries is the expanded size of
+    the file. A repeated merge key is a problem, like any repeated key.
     """
     if id(node) in ancestors:
-        raise _problem("an alias holds itself", node)
+        raise _yaml_error("an alias holds itself", node)
     if len(lines) > MAX_ENTRIES:
-        raise _problem(f"more than {MAX_ENTRIES:,} keys and items", node)
+        raise _yaml_error(f"more than {MAX_ENTRIES:,} keys and items", node)
     _check_depth(len(key_path), node)
     ancestors = ancestors | {id(node)}
     if isinstance(node, yaml.MappingNode):
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
-                raise _problem("found unhashable key", key_node)
-            child_path = (*key_path, _key(key_node))
+                raise _yaml_error("found unhashable key", key_node)
+            child_path = (*key_path, _plain_key(key_node))
             start = key_node.start_mark.line + 1
             if child_path in lines:
                 first = (
@@ -227,7 +227,7 @@ def _collect(
             yield from _collect(item, (*key_path, index), lines, ancestors)
 
 
-def _key(node: yaml.Node) -> str | int:
+def _plain_key(node: yaml.Node) -> str | int:
     """Return a key as a string, or an integer if it is one."""
     if node.tag == f"{_TAG}int":
         try:

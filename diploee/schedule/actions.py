@@ -38,10 +38,10 @@ class Preempt(Brief):
     job : int
         Number of a job in `view.running`.
     how : {"checkpoint", "kill", "suspend"}
-        `checkpoint` saves its work, which takes the stop time of its class, and puts
-        the job back into the queue; `kill` does so at once and loses the work since the
-        last checkpoint; `suspend` keeps its work and its nodes, which draw idle power
-        until the job is resumed.
+        `checkpoint` saves the job's work, which takes the stop time of its class, and
+        puts the job back into the queue. `kill` puts the job back into the queue at
+        once, and the work since the last checkpoint is lost. With `suspend` the job
+        retains its work and its nodes, which draw idle power until the job is resumed.
     """
 
     job: int

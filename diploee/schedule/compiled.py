@@ -1,10 +1,10 @@
 """Compiled engine of a queue, for any job order and backfill depth.
 
-The engine gives the same start times as that of SimPy. It goes from event to event: at
-each time all job ends and additions of nodes, then all submissions, then one decision
-if jobs wait. Strict FIFO is EASY backfilling with a depth of one job, and shortest job
-first is FIFO in another order. A discipline passes None for tables that it does not
-need; numba leaves out the code for them.
+The engine gives the same start times as that of SimPy. At each time with an event, it
+processes all job ends and additions of nodes, then all submissions, and then decides
+once which waiting jobs start. Strict FIFO is EASY backfilling with a depth of one job,
+and shortest job first is FIFO in another order. Tables that a discipline does not need
+are None, and numba compiles no code for them.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class CompiledQueue:
             n_waiting,
             until_ms,
             self._gpus,
-            *self._ranks(job_columns[2]),
+            *self._estimate_ranks(job_columns[2]),
             expected_ends,
             self._profile,
         )
@@ -141,7 +141,9 @@ class CompiledQueue:
             self._profile = self._profile._replace(steps=larger)
         return self._pool
 
-    def _ranks(self, estimate_ms: Int64Array) -> tuple[Ranks | None, Ranks | None]:
+    def _estimate_ranks(
+        self, estimate_ms: Int64Array
+    ) -> tuple[Ranks | None, Ranks | None]:
         """Return the ranks of jobs for the whole queue, and for backfill.
 
         Unused ranks are None.

@@ -1,8 +1,8 @@
 """`Context` and views: the state that preemptive policies and controllers can see.
 
 A policy sees its own pool and queue, and the power, signals and events of the facility.
-A controller sees all pools. All of this is past or known in advance; the true run times
-of jobs are never visible.
+A controller sees all pools. Neither sees the true run times of jobs, or signals and
+events that are not yet known.
 """
 
 from __future__ import annotations

@@ -33,7 +33,10 @@ RUN, CHECKPOINT, RESTART, PAUSED = range(len(KINDS))
 
 @dataclass(frozen=True, eq=False)
 class ExecutionIntervals(Table):
-    """Execution intervals of jobs, also cut every `DRAW_MS` from the run's start."""
+    """Table of execution intervals of jobs.
+
+    An interval that crosses a multiple of `DRAW_MS` is cut there.
+    """
 
     job: Int64Array = column("int64")  # row of the job table
     # Start and end of the interval [ms]
@@ -81,7 +84,7 @@ class PreemptiveSchedule(Schedule):
 
     @property
     def energy_rows(self) -> Int64Array:
-        """Job of each entry of energy; here each execution interval is one entry."""
+        """Job of each entry of energy: one entry per execution interval."""
         return self.runs.job
 
     def occupancy(self) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:

@@ -69,9 +69,10 @@ class ClassFlexibility:
 
     Notes
     -----
-    Assumed: the default times, and that any job may run on fewer nodes if the class has
-    no table. The fractions of power are within 0.1 to 0.3 of a job's power, computed
-    for restarting jobs from the data of the demonstration in arXiv:2507.00909.
+    Assumed are the default times, and that a job of a class without a table may run on
+    any number of nodes. The power during saving and restarting is 0.1 to 0.3 of a job's
+    power in the data of the demonstration in arXiv:2507.00909 (computed for restarting
+    jobs).
     """
 
     # Tolerated mean loss of throughput over a job: 0, 10, 25 or 50 % for tier 0 to 3
@@ -99,9 +100,9 @@ BY_DEFAULT = ClassFlexibility()
 class JobPower:
     """Device power of jobs, as known before they run.
 
-    The mean power of a profile is used for all its jobs; under a power cap it is scaled
-    as the profile is. Jobs of classes with `filled` loop the steady part of their
-    profile, so their mean is that of the steady part.
+    The power of a job is the mean power of its profile, at a power cap that of the
+    capped profile. Jobs of classes with `filled` repeat the steady part of their
+    profile, so their power is the mean of that part.
     """
 
     def __init__(

@@ -3,9 +3,9 @@
 The kernels call each other, so they are in one file: numba keeps machine code until the
 file of the called kernel changes, and does not check other files.
 
-A heap is binary and has three rows of an array, with the smallest value of the first
-row at the root. The availability profile of conservative backfilling is the number of
-free nodes from now on, with reservations. A GPU has `SLOTS_PER_GPU` slots. The first
+A heap is a binary heap in an array of three rows, sorted by the first row. The
+availability profile of conservative backfilling is the number of nodes that are free
+and not reserved, from now on. A GPU has `SLOTS_PER_GPU` slots. The first
 GPU with n free slots and the first node with n free GPUs are found in two binary trees,
 whose inner nodes have the maximum of the leaves below. The GPUs of a job that occupies
 whole GPUs are a linked list.
@@ -95,9 +95,9 @@ N_RUNNING, FREE_NODES, N_EXPECTED = range(3)
 class PoolHeap(NamedTuple):
     """State of a pool, and a heap of its running jobs.
 
-    Rows of the heap: true end [ms], number of nodes (or position in the GPU tables),
-    expected end [ms]. Later additions of nodes are in it, too, with the expected end
-    `NEVER_MS`.
+    The rows of the heap are the true end [ms], the number of nodes (or the position in
+    the GPU tables) and the expected end [ms]. The heap also contains later additions of
+    nodes, with the expected end `NEVER_MS`.
     """
 
     state: Int64Array

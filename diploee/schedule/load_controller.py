@@ -1,10 +1,10 @@
 """Load controller of a facility: delays, caps, suspends and restores jobs.
 
-The controller delays job starts, applies fair power caps, suspends jobs and shrinks
-them to fewer nodes, and reverses these actions, after the policies of the demonstration
-in Phoenix (arXiv:2507.00909; see docs/FLEXIBILITY.md). It uses only what is known in
-advance: the mean power of jobs at each cap, their estimates, issued events, and signals
-as far ahead as they are known.
+The controller delays job starts, applies fair power caps, suspends jobs, shrinks them
+to fewer nodes, and undoes these actions when power allows. It follows the policies of
+the demonstration in Phoenix (arXiv:2507.00909; see docs/FLEXIBILITY.md). Its inputs are
+the mean power of jobs at each cap, their estimated run times, issued events, and the
+known part of signals.
 
 See also: docs/models/flexibility.md
 """
@@ -58,11 +58,12 @@ def fair_levels(
 ) -> Int64Array:
     """Return the cap levels of jobs that share a power limit.
 
-    The headroom of a job is its uncapped power minus its power at the lowest level.
-    Each job gives up at least a common fraction of its headroom: the smallest fraction
-    with which all jobs together meet the limit. Each job has the first level that gives
-    up at least this fraction. Then jobs are loosened by one level, in their order, if
-    the limit is still met; jobs that are looser at present come first.
+    The headroom of a job is its uncapped power minus its power at the lowest level. All
+    jobs are capped by a common fraction of their headroom, the smallest one with which
+    the jobs together meet the limit. The level of each job is the first one that saves
+    at least this fraction. Then jobs go back by one level, one job after another, as
+    long as the limit is met, beginning with those that have the highest power level at
+    present.
     """
     n_jobs = power_w.shape[0]
     headroom_w = power_w[:, :1] - power_w[:, -1:]
@@ -159,12 +160,12 @@ class _SignalState:
 class FairPowerCaps:
     """Keeps facility power below the limits of events, a cap and a high price.
 
-    At each time with an event, the controller compares the mean power of all devices
-    with the limit until the next step. Above it, jobs that tolerate it are capped, by a
-    common fraction of their headroom. If that is not sufficient, jobs are suspended,
-    the most tolerant with the most slack first, and then jobs are shrunk to fewer
-    nodes. Below it, these actions are reversed. Jobs of tier 0, and jobs that would
-    miss their deadlines, are never touched.
+    Whenever it is called, the controller compares the mean power of all devices with
+    the limit until the next step. If power is above the limit, jobs that tolerate it
+    are capped by a common fraction of their headroom. If that is not sufficient, jobs
+    are suspended, the most tolerant with the most slack first, and then jobs are shrunk
+    to fewer nodes. If power is below the limit, these actions are undone. Jobs of tier
+    0, and jobs that would miss their deadlines, are never capped, suspended or shrunk.
 
     The limits are those of issued `events`, a `cap` [MW] and a signal to `follow`.
     `overhead` returns, for a time [ms] and the power of all devices, the power at the
@@ -183,7 +184,7 @@ class FairPowerCaps:
         has_sources: bool = False,
     ) -> None:
         self._cap, self._overhead, self._has_sources = cap, overhead, has_sources
-        self._limits = [self._limit(event) for event in events]
+        self._limits = [self._event_limit(event) for event in events]
         self._known_limits: tuple[int, list[_Limit], int] | None = None
         self._follow = None
         if follow is not None:
@@ -242,7 +243,7 @@ class FairPowerCaps:
             return []
         if committed_w < self._aim_w and not has_touched_jobs:
             return []
-        return self._balance(view, committed_w)
+        return self._balancing_actions(view, committed_w)
 
     def may_start(self, view: FacilityView, pool: str, job: int) -> bool:
         """Return True if a pool may start a waiting job now."""
@@ -284,7 +285,7 @@ class FairPowerCaps:
         return True
 
     def _upcoming_limits(self, view: FacilityView) -> Iterator[tuple[int, int, float]]:
-        """Yield ramp and end [ms] and limit [W] of events for which starts are held."""
+        """Yield ramp start, end [ms] and limit [W] of events that delay job starts."""
         now_ms = view.now_ms
         for limit in self._active_limits(view):
             event = limit.event
@@ -298,12 +299,12 @@ class FairPowerCaps:
     def _min_w(self, view: FacilityView) -> float:
         """Return the power with every job at the lowest cap that it tolerates [W].
 
-        The result is reused for `MIN_MS`; power of jobs granted since is added by the
-        caller.
+        The result is reused for `MIN_MS`; the caller adds the power of jobs that were
+        allowed to start since.
         """
         now_ms = view.now_ms
         if self._min_power is None or now_ms - self._min_power[0] >= MIN_MS:
-            adjustable = self._adjustable(view)
+            adjustable = self._cappable_jobs(view)
             headroom_w = sum(
                 float(powers_w[level] - powers_w[-1])
                 for *_, powers_w, level in adjustable
@@ -362,7 +363,7 @@ class FairPowerCaps:
             allowed_w = min(allowed_w, self._devices_w(None, view, cap_w))
         return allowed_w
 
-    def _limit(self, event: RunEvent) -> _Limit:
+    def _event_limit(self, event: RunEvent) -> _Limit:
         """Return the limit of an event, at the meter or for devices.
 
         A fraction is one of the devices' power; with on-site sources it is one of the
@@ -381,7 +382,7 @@ class FairPowerCaps:
         return self._committed_w(view) + added_w
 
     def _metered_w(self, limit: _Limit, now_ms: int, devices_w: float) -> float:
-        """Return the power that counts for a limit, from the power of devices [W]."""
+        """Return the power to compare with a limit, from the power of devices [W]."""
         if self._overhead is None or not limit.at_meter:
             return devices_w
         return self._overhead(now_ms, devices_w)[0]
@@ -459,7 +460,7 @@ class FairPowerCaps:
         self._known_limits = None
         if is_high and not state.high:
             state.high, state.switched_ms = True, now_ms
-            state.limit = self._limit(_open_event(spec.target, now_ms))
+            state.limit = self._event_limit(_open_event(spec.target, now_ms))
         elif is_low and state.high:
             state.high, state.switched_ms, state.limit = False, now_ms, None
 
@@ -498,11 +499,11 @@ class FairPowerCaps:
                 added_w += full_w - restart_w
         return float(view.power_w) + added_w
 
-    def _balance(
+    def _balancing_actions(
         self, view: FacilityView, committed_w: float
     ) -> list[tuple[str, Action]]:
-        """Return the actions that bring power to its aim."""
-        adjustable = list(self._adjustable(view))
+        """Return the actions that bring power to its limit."""
+        adjustable = list(self._cappable_jobs(view))
         if not adjustable:
             return []
         keys, powers_by_level, job_levels = zip(*adjustable, strict=True)
@@ -534,7 +535,7 @@ class FairPowerCaps:
                 self._capped.add(key)
         return actions
 
-    def _adjustable(
+    def _cappable_jobs(
         self, view: FacilityView
     ) -> Iterator[tuple[tuple[str, int], Float64Array, int]]:
         """Yield running jobs that may be capped, with power by level [W] and level.

@@ -1,10 +1,10 @@
 """Placement: the nodes of a pool that each load occupies over time.
 
-A schedule has the number of nodes of a job over time, and the queue guarantees that
-they are free. The placement follows from these times alone, for any engine: at each
-time nodes are released, then allocated in the order of the owners. An interval that
-starts at the end of another of its owner keeps the nodes, releases those allocated
-last, or gets more.
+A schedule has the number of nodes of each job over time; the placement determines which
+nodes these are. At each time, nodes are released, then allocated to owners in the order
+of their numbers. If an interval of an owner directly follows another one, the owner
+keeps its nodes; if it needs fewer, it releases the nodes allocated last, and if it
+needs more, further nodes are allocated.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class HeldNodes(Table):
 class PlacedPool:
     """Nodes of one pool over time, with those not yet installed owned by `ABSENT`.
 
-    The free nodes of each leaf of `group` nodes are the bits of an integer; their
-    numbers are the leaves of a tree of maxima. With `by_rack`, a job gets the fewest
-    leaves.
+    Nodes are divided into groups of `group` nodes. The free nodes of a group are the
+    bits of an integer, and the numbers of free nodes are the leaves of a binary tree of
+    maxima. With `by_rack`, a job is placed in as few groups as possible.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Protocol of queue disciplines, which select the jobs to start from a cluster view.
 
-A policy knows of a job what a scheduler knows: the submitted request and an estimate of
-its run time (`Estimate`), never the true run time. A job that exceeds its estimate
+Like a scheduler, a policy knows the request of a submitted job and an estimate of its
+run time (`Estimate`), but not the true run time. A job that exceeds its estimate
 keeps its nodes, and is expected to end in the next ms. A policy is called at
 submissions and ends of jobs; with `ClusterView.wake_at` it requests further calls.
 """
@@ -103,7 +103,7 @@ _COMPILED_ENGINES: dict[type, str] = {}
 def register_compiled_engine(engine: str) -> Callable[[P], P]:
     """Return a decorator that registers the compiled engine of a policy class.
 
-    The registration is for that class alone; a derived class may decide otherwise.
+    The engine is not used for derived classes, which may select other jobs.
 
     Parameters
     ----------

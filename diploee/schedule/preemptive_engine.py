@@ -168,7 +168,10 @@ class PreemptiveEngine(SimpyLoop):
         """Return the jobs active in a window, and remove those that ended."""
         n_rows = len(self._table)
         is_new, has_ended = np.zeros((2, n_rows), dtype=np.bool_)
-        started, ended = self._rows(self._starts_ms), self._rows(self._ends_ms)
+        started, ended = (
+            self._table_rows(self._starts_ms),
+            self._table_rows(self._ends_ms),
+        )
         self._start_ms[started] = list(self._starts_ms.values())
         is_new[started], has_ended[ended] = True, True
         end_ms = np.full(n_rows, NEVER_MS)
@@ -207,7 +210,7 @@ class PreemptiveEngine(SimpyLoop):
         self._clear_window()
         return schedule
 
-    def _rows(self, by_job: Mapping[int, int]) -> Int64Array:
+    def _table_rows(self, by_job: Mapping[int, int]) -> Int64Array:
         """Return the rows of jobs in the job table."""
         return np.searchsorted(
             self._numbers, np.fromiter(by_job, np.int64, len(by_job))
@@ -216,7 +219,7 @@ class PreemptiveEngine(SimpyLoop):
     def _planned_end_ms(self, number: int) -> int:
         """Return the planned end of a started job [ms].
 
-        A running job ends as planned; others as if they ran on from now.
+        For a job that is not running, it is the end if the job continued now.
         """
         job = self.jobs[number]
         if job.kind == RUN and job.n_allocated:
@@ -224,7 +227,7 @@ class PreemptiveEngine(SimpyLoop):
         return int(self.now_ms + job.duration_ms - job.work_ms)
 
     def rate(self, job: PreemptiveJob, level: int, n_nodes: int | None = None) -> float:
-        """Return a job's work rate at a cap level and on nodes, by default its own.
+        """Return a job's work rate, by default at its present cap level and nodes.
 
         The rate is relative to an uncapped run on the requested nodes.
         """
@@ -233,7 +236,7 @@ class PreemptiveEngine(SimpyLoop):
         return float(rate if fraction == 1 else rate * fraction**SIZE_EXPONENT)
 
     def power_w(self, job: PreemptiveJob, level: int | None = None) -> float:
-        """Return a running job's power at a cap level, by default its own [W]."""
+        """Return a running job's power at a cap level, by default its level [W]."""
         power = self.context.power
         if power is None:
             return 0.0
@@ -387,7 +390,7 @@ class PreemptiveEngine(SimpyLoop):
         job.n_used, job.power_mw = nodes, power_mw
 
     def _stopped_power_w(self, job: PreemptiveJob, kind: int) -> float:
-        """Return the power of a job that is suspended, saved or restarting [W]."""
+        """Return the power of a job that is suspended, saving or restarting [W]."""
         power, flexible = self.context.power, job.flexible
         if power is None:
             return 0.0
@@ -576,10 +579,10 @@ class PreemptiveEngine(SimpyLoop):
     ) -> None:
         """Start a waiting job, or restart a requeued one."""
         queue = pool.queue
-        if not _drop(queue, number):
+        if not _drop_from_queue(queue, number):
             self._refuse(subject, f"starts job {number}, which does not wait")
         if queue is not pool.waiting:
-            _drop(pool.waiting, number)
+            _drop_from_queue(pool.waiting, number)
         job = self.jobs[number]
         n_nodes = job.n_requested if n_nodes is None else n_nodes
         self._check_size(job, n_nodes, "starts", subject)
@@ -684,7 +687,7 @@ class PreemptiveEngine(SimpyLoop):
             )
 
 
-def _drop(queue: deque[int], number: int) -> bool:
+def _drop_from_queue(queue: deque[int], number: int) -> bool:
     """Remove a job from a sorted queue; return True if it was there."""
     if queue and number == queue[0]:
         queue.popleft()

@@ -1,7 +1,7 @@
 """Scheduling of a run's jobs, window by window: pools, engines and warm-up.
 
-`Cluster` schedules the jobs of all pools. `Transient` finds the time in which the pools
-of a run that starts empty fill up.
+`Cluster` schedules the jobs of all pools. `Transient` determines how long it takes
+until the pools of a run that starts empty are full.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _PoolSchedule:
     def __init__(
         self, engine: PoolEngine, n_nodes: int, horizon_ms: int, slots_per_node: int = 1
     ) -> None:
-        self._engine, self._n_nodes, self._horizon_ms = engine, n_nodes, horizon_ms
+        self._pool_engine, self._n_nodes, self._horizon_ms = engine, n_nodes, horizon_ms
         expected = "numbers of jobs and their starts [ms], two arrays of int64"
         self._advance_engine = checked_method(engine, "advance", are_starts, expected)
         self._has_started = False
@@ -122,7 +122,7 @@ class _PoolSchedule:
     ) -> None:
         """Raise an error if an engine's first starts are impossible."""
         self._has_started = True
-        make_error = policy_error(self._engine)
+        make_error = policy_error(self._pool_engine)
         rows = np.searchsorted(waiting, numbers)
         if (
             rows.max() == waiting.size
@@ -196,7 +196,7 @@ class Cluster:
         clock = (context or Context()).clock
         self._pools = [
             _PoolSchedule(
-                _engine(
+                _pool_engine(
                     name,
                     installed_by_pool[name],
                     engine,
@@ -311,7 +311,7 @@ _NO_COMPILED_ENGINE = (
 )
 
 
-def _engine(
+def _pool_engine(
     name: str,
     installed: InstalledNodes,
     engine: Engine,
@@ -363,10 +363,10 @@ def simulated_utilization(
     context: Context | None,
     spans: Iterable[JobTable],
 ) -> float:
-    """Return the mean node occupancy of a pool alone, without controller, 0-1.
+    """Return the mean node occupancy of one pool, scheduled without controller, 0-1.
 
-    `spans` are the jobs of each draw span. A copy of the policy is used, as it may have
-    a state.
+    `spans` are tables of the jobs that each draw span submits. A copy of the policy is
+    used, as it may have a state.
     """
     pool_spec, clock = scenario.facility.pools[pool], scenario.clock
     policy_copy = pool_spec.scheduler.open() if policy is None else deepcopy(policy)

@@ -1,4 +1,4 @@
-"""External signals over a run, such as a price, and the part known at a time.
+"""External signals over a run, such as a price, and their part that is known at a time.
 
 Signals are step functions of time.
 """

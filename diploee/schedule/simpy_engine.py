@@ -1,4 +1,4 @@
-"""SimPy engine of plain queues: one process submits jobs, each run is a timeout.
+"""SimPy engine of queues whose running jobs are never stopped, slowed or resized.
 
 At each time all jobs that end release their nodes and all that are submitted join the
 queue; then the policy selects the jobs to start, once.

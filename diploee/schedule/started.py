@@ -56,7 +56,7 @@ class Schedule(Brief):
 
     @property
     def energy_rows(self) -> Int64Array | slice:
-        """Job of each entry of energy; here each job is one entry."""
+        """Job of each entry of energy: one entry per job."""
         return slice(None)
 
     def occupancy(self) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:

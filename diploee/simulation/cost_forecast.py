@@ -65,7 +65,7 @@ def slowness() -> float:
     """Return this machine's time for a fixed task, relative to the reference machine.
 
     Like a run, the task has a queue in Python, computes, and reads memory out of order.
-    It allocates no new memory, because the cost of that depends on the history of the
+    It allocates no new memory, because the time to do so depends on the history of the
     process.
     """
     times_s, values = [], np.arange(1_000_000.0)

@@ -4,8 +4,8 @@
 the segments over racks, rows and halls, and `diploee.power` then computes their power
 like that of pools.
 
-Assumed (judgement): all nodes of a load draw the same fraction of its power. Racks of a
-load are then fully coherent, and the power of a real rack fluctuates at least as much.
+Assumed (judgement): all nodes of a load draw the same power at each time. The power of
+a real rack fluctuates at least as much.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ VALUES_OF_BLOCK = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class _PlacedSegments:
-    """Segments, and the slots of their owner that replay them."""
+    """Segments of one load, with the slots of their owner that replay each of them."""
 
     segments: Segments
     first: Int64Array  # first slot of each segment among those of its owner
@@ -577,7 +577,7 @@ def _split_pools(
 
 
 def _nodes_per_unit(facility: Facility, level: Level) -> int:
-    """Return the nodes per rack or row; for a hall, those of each row."""
+    """Return the nodes per rack or row; for halls, which are sums of rows, per row."""
     layout = facility.layout or Layout(chassis_per_rack=1)
     size = layout.size(level) if facility.layout or level == "node" else None
     if size is None:
@@ -612,7 +612,7 @@ class LayoutSpan(Choices):
 
     @property
     def part(self) -> tuple[Level, int | None]:
-        """Level and number, as in ``rack:17``; without number all of a level."""
+        """Level and number, as in ``rack:17``; number None means all of the level."""
         name, colon, number = self.of.partition(":")
         for level in LEVELS:
             if (

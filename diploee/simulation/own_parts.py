@@ -1,9 +1,9 @@
-"""Extension code that takes part in a run, from outside the package, and its hash.
+"""Extension code of a run, from outside the package, and its hash.
 
-The hash covers compiled code with its constants and defaults, and the functions,
-classes and values that the code uses from its module. Source text is not hashed: a
-class in a notebook has no file, and a file may have changed since it was read. The
-standard library and installed packages are identified by name.
+The hash covers compiled code with its constants and defaults, and all functions,
+classes and values of the user's modules that it uses. Source text is not hashed,
+because a class in a notebook has no file, and a file may have changed since it was
+read. The standard library and installed packages are identified by name.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ def own_parts(
 ) -> list[OwnPart]:
     """Return the extension classes and functions of a run, without duplicates.
 
-    Entries of `hashed` are not hashed again. Besides the scenario, extensions are
-    found in other `models`, and in `objects_by_kind` as objects or classes by kind,
-    such as ``load=[BurnIn]``.
+    Extensions are found in the scenario, in other `models`, and in `objects_by_kind`:
+    objects or classes by kind, such as ``load=[BurnIn]``. Those in `hashed` are not
+    hashed again.
     """
     hashed = {} if hashed is None else hashed
     parts: dict[OwnPart, None] = {}
@@ -129,7 +129,7 @@ def _extension_code(
 
 
 def _class_or_function(value: Any) -> Any:
-    """Return the named class or function of an object."""
+    """Return the class of an object, or a class or function itself."""
     value = value.func if isinstance(value, partial) else value
     return value if isinstance(value, type | FunctionType) else type(value)
 
@@ -183,7 +183,7 @@ class _CodeHasher:
         )
 
     def add(self, value: Any, names: tuple[str, ...] = ()) -> None:
-        """Add a value to the hash; of a module, only the members `names`."""
+        """Add a value to the hash; of a module, only its members with some `names`."""
         if isinstance(value, _PLAIN):
             self._update(type(value).__name__, value)
             return

@@ -61,9 +61,9 @@ resolution."""
 
 
 class LowerEnd:
-    """The same run at the lower end of the power of its large jobs.
+    """The same run with its large jobs at the lower end of their power range.
 
-    The difference of their power to the run is added to the run's power, which passes
+    The run's power is changed by the difference of these jobs' power, and passes
     through the stages a second time.
     """
 
@@ -264,7 +264,7 @@ class Pipeline:
 
     @property
     def block_ms(self) -> int:
-        """Duration of a block, which is that of a window [ms].
+        """Duration of a block, equal to that of a window [ms].
 
         Data for the attribution of events is retained for this time.
         """
@@ -402,8 +402,9 @@ def power_model(
 ) -> PowerModel:
     """Return the power model for segments of library profiles or flat profiles.
 
-    With `ac_profiles`, which are those of sums over nodes, the model also computes the
-    nodes' AC power.
+    If `ac_profiles` is not None, the model also computes the nodes' AC power.
+    `ac_profiles` has the ready-made AC profiles, by library index, for profiles that
+    are sums over nodes.
     """
     facility, ac, entries = scenario.facility, None, enumerate(library.entries)
     flat = {i for i, entry in entries if entry.workload == FLAT_WORKLOAD}

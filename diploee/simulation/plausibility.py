@@ -389,7 +389,7 @@ def _above_contract(poi: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _never_installed(facility: Facility) -> Iterator[str]:
-    """Yield a warning for nodes of a pool that no phase installs."""
+    """Yield a warning for nodes of a pool that no build-out phase installs."""
     for name, pool in facility.pools.items():
         if pool.phases and pool.phases[-1].n_nodes < pool.n_nodes:
             yield (
@@ -578,7 +578,7 @@ def _typical_weather(facility: Facility, metrics: dict[str, Any]) -> Iterator[st
 
 
 def _above_ratings(metrics: dict[str, Any]) -> Iterator[str]:
-    """Yield a warning for stages with load above their ratings."""
+    """Yield a warning for stages whose load exceeds their rating."""
     for part, values in metrics.items():
         if isinstance(values, dict) and (hours := values.get("hours_above_rating")):
             yield (

@@ -1,8 +1,7 @@
-"""Prepared site: everything about a site that is resolved once before its runs.
+"""Prepared site: all data of a site that are resolved once before its runs.
 
-`prepare` returns the site with its size, its stages and their columns, its rated power,
-its controller, and its extension code. The pipeline, the forecast and the warnings use
-it.
+These are its size, stages and their columns, rated power, controller, and extension
+code.
 """
 
 from __future__ import annotations
@@ -81,9 +80,9 @@ class Watch:
     ) -> Sequence[Any]:
         """Return sinks that observe a run, and its lower end if there is one.
 
-        The run's peak is simulated if `peak_mw` is called. Sinks pass certain results
-        to `tell`. Each has `is_decided`: True if later blocks cannot change a
-        compliance result.
+        `peak_mw` is a function that simulates the run's peak. Sinks report results that
+        are certain before the end by `tell`. The attribute `is_decided` of a sink is
+        True once later blocks cannot change its compliance result.
         """
         return ()
 
@@ -241,8 +240,9 @@ def prepare(
 ) -> PreparedSite:
     """Return the prepared site of a scenario, with all that its runs share.
 
-    Stages are opened once over the time of the run, and once over the year in which the
-    site is rated; if a size is requested, also in each size that is tried.
+    The stages are created for the time of the run, and again for the year of weather by
+    which the site is rated. If a size is requested, they are also created for each size
+    that is tried.
 
     Raises
     ------
@@ -279,10 +279,11 @@ def prepare(
 def size_site(
     scenario: Scenario, inputs: Inputs, further: Sequence[Stage] = ()
 ) -> tuple[Scenario, float | None]:
-    """Return a site at its size for any time span, and its rated power if needed [W].
+    """Return a scenario at its requested size, and its rated power if computed [W].
 
-    A resolved site is returned unchanged. Errors are those of `resolve_size`, and a
-    `LogFormatError` if a signal's cap is below the idle power of the nodes.
+    A scenario whose size is already determined is returned unchanged. Errors are those
+    of `resolve_size`, and a `LogFormatError` if a signal's cap is below the idle power
+    of the nodes.
     """
     sized, rated_power_w = resolve_size(scenario, inputs.weather_year, further)
     if scenario.flexibility is not None and "cap" in inputs.signals:

@@ -1,6 +1,6 @@
 """Simulation of a site into a run folder (`simulate`), and its dry run (`check`).
 
-`check` resolves all that a run needs without simulating.
+`check` reads and checks all inputs of a run without simulating it.
 """
 
 from __future__ import annotations

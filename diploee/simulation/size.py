@@ -68,7 +68,7 @@ def resolve_size(
         previous, growth = site, site.facility.nodes_power_w / facility.nodes_power_w
         site = scale_scenario(scenario, growth * requested_w / rated_w)
         rated_w = rated_at_meter_w(site, weather_year, further)
-        if _nodes(site.facility) == _nodes(previous.facility):
+        if _nodes_by_pool(site.facility) == _nodes_by_pool(previous.facility):
             break
     # A node of each pool draws at most about twice its rating at the meter.
     node_of_each_pool_w = sum(
@@ -91,9 +91,9 @@ def rated_at_meter_w(
 ) -> float:
     """Return the power at a site's meter with all nodes at their ratings [W].
 
-    It is the mean over the hour of `weather_year` with the highest mean, for any time
-    span of the run: all nodes of all phases are installed, in steady state, and stages
-    with a source or storage, or with delayed load, are excluded. `further` are
+    The rated power is the highest hourly mean of `weather_year`, and does not depend on
+    the run's time span. All nodes of all phases are installed and in steady state.
+    Stages with a source, with storage, or with delayed load are excluded. `further` are
     extension stages after those of the scenario.
     """
     facility = scenario.facility
@@ -158,7 +158,7 @@ def _is_excluded(stage: Stage) -> bool:
     return any(column.role in TAKEN_OFF for column in stage.columns)
 
 
-def _nodes(facility: Facility) -> list[int]:
+def _nodes_by_pool(facility: Facility) -> list[int]:
     """Return the number of nodes of each pool."""
     return [pool.n_nodes for pool in facility.pools.values()]
 
@@ -189,7 +189,7 @@ def _scaled_key_text(key_path: KeyPath) -> str:
 
 
 def _scale_marked(value: Any, factor: float, at: KeyPath) -> Any:
-    """Return a value with its marked fields multiplied by a factor."""
+    """Return a value in which the fields marked as size-dependent are scaled."""
     match value:
         case Model():
             scaled = {

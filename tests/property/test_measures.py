@@ -26,7 +26,7 @@ from diploee.base.measures.distribution import (
     RunningMaximum,
     SignedHistogram,
 )
-from diploee.base.measures.ramps import (
+from diploee.base.measures.ramps_and_swings import (
     Rainflow,
     RollingRanges,
     SignalHistogram,

@@ -1,9 +1,9 @@
 """Atomic output: files and folders that appear complete or not at all.
 
-All results are written with `whole_file` or `whole_folder`: into a hidden folder next
-to the target, synced, and moved to the target at the end. Of several results each
-appears on its own. Leftovers of a killed process are removed by the next writer to that
-folder at least a day later.
+`whole_file` and `whole_folder` write into a hidden folder next to the target, flush it
+to disk, and move the result to the target at the end. Several results are moved one by
+one. If a process was killed, its hidden folder is removed by a later process that
+writes next to it at least a day later.
 """
 
 from diploee.base.files.paths import FolderKind as FolderKind

@@ -71,7 +71,7 @@ def whole_folder(
 
 
 def remove_leftovers(folder: Path, older_than_s: float = _LEFTOVER_AGE_S) -> None:
-    """Remove hidden folders that killed writers left, once they are old enough.
+    """Remove the hidden folders of killed processes that are older than `older_than_s`.
 
     Folders that can't be removed are ignored.
     """
@@ -136,7 +136,7 @@ def _move_to_target(new: Path, target: Path, check: Callable[[], None]) -> None:
 
 
 def _move_folder(new: Path, target: Path, check: Callable[[], None]) -> None:
-    """Move a folder to its final path, and an existing one aside if it may go."""
+    """Move a folder to its final path, after moving aside a folder that it replaces."""
     try:
         new.rename(target)  # free, or an empty folder
         return

@@ -3,9 +3,7 @@
 The histogram of signed integers is log-linear and needs no range in advance: each
 octave of magnitude has 512 bins, so the relative error of a quantile is at most 1/1024
 (Masson, Rim and Lee 2019, DDSketch; HdrHistogram). Counts are integers, so the result
-depends neither on blocks nor on their order. Numba is used instead of NumPy because six
-passes of `searchsorted` or `bincount` over 315 million values would dominate the run
-time.
+does not depend on how a series is cut into blocks.
 """
 
 from __future__ import annotations
@@ -29,9 +27,9 @@ N_BINS = 1 << 20
 class Distribution:
     """Moments, extremes and percentiles of values that are added in blocks.
 
-    With more than `EXACT_VALUES` values a histogram of at least 2**19 used bins is kept
-    instead of the values; its percentiles are off by at most `percentile_error`. Mean,
-    standard deviation and extremes stay exact.
+    Above `EXACT_VALUES` values, the values are replaced by a histogram, and percentiles
+    are off by at most `percentile_error`. Mean, standard deviation and extremes stay
+    exact.
     """
 
     def __init__(self) -> None:
@@ -131,7 +129,8 @@ RELATIVE_ERROR = 2.0 ** -(_MANTISSA_BITS + 1)
 class SignedHistogram:
     """A log-linear histogram of signed integers, with exact extremes.
 
-    The position of each extreme is kept, of equal ones the first.
+    The position of each extreme is stored: the first position if several values equal
+    it.
     """
 
     def __init__(self) -> None:
@@ -150,7 +149,7 @@ class SignedHistogram:
             self.min, self.min_at, self.max, self.max_at = self._extremes.tolist()
 
     def percentile(self, percent: float) -> float:
-        """Return a percentile: the middle of the bin of the rank.
+        """Return a percentile: the middle of the bin with the value of its rank.
 
         The rank is ``ceil(percent / 100 * n)``, as in the nearest-rank definition.
         """
@@ -158,15 +157,15 @@ class SignedHistogram:
         rank = max(int(np.ceil(percent / 100 * self.count)), 1)
         bin_ = int(np.searchsorted(np.cumsum(ordered), rank))
         value = (
-            -_middle(_N_SIGNED_BINS - 1 - bin_)
+            -_bin_middle(_N_SIGNED_BINS - 1 - bin_)
             if bin_ < _N_SIGNED_BINS
-            else _middle(bin_ - _N_SIGNED_BINS)
+            else _bin_middle(bin_ - _N_SIGNED_BINS)
         )
         return float(min(max(value, self.min), self.max))
 
 
-def _middle(bin_: int) -> float:
-    """Return the middle of a bin; bin 0 counts zeros."""
+def _bin_middle(bin_: int) -> float:
+    """Return the middle of the value range of a bin; bin 0 counts zeros."""
     if bin_ == 0:
         return 0.0
     edges = (np.array([bin_ - 1, bin_], dtype=np.int64) + _BASE) << _SHIFT
@@ -305,7 +304,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class _Excess:
-    """One contiguous interval beyond the limit, with its worst value and time."""
+    """One contiguous interval above the limit, with its highest value and its time."""
 
     begin_ms: int
     end_ms: int
@@ -325,8 +324,8 @@ class _Excess:
 class Exceedance:
     """Violation events of a limit, in values added in consecutive blocks.
 
-    A value above the limit by more than rounding is a violation, and counts for one
-    stride `stride_ms`.
+    A value is a violation if it is above the limit by more than rounding. It counts as
+    `stride_ms` of violation.
     """
 
     def __init__(self, limit: float, stride_ms: int) -> None:

@@ -1,8 +1,8 @@
 """Streaming measures of a series, fixed-point power (1/64 W), and clock-interval sums.
 
-Power is counted in integer quanta of 1/64 W: sums of float64 depend on the boundaries
-of blocks, sums of integers do not. Differences of cumulative sums stay correct even if
-the sum itself overflows (two's complement).
+Power is an integer number of quanta of 1/64 W, because sums of integers do not depend
+on how a series is cut into blocks, whereas sums of float64 do. Differences of
+cumulative sums stay correct even if the sum itself overflows (two's complement).
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Chunk(Brief):
     reactive: Int64Array | None = None  # reactive power of the new values [quanta]
 
     def windows_of(self, n_window: int) -> Chunk:
-        """Return only the values that windows ending in the new part need."""
+        """Return the chunk without the values that no window of new values needs."""
         n_needed = min(self.values.size, self.n_new + n_window - 1)
         needed = self.values[self.values.size - n_needed :]
         return Chunk(needed, self.n_new, self.end_ms, self.step_ms)
@@ -117,7 +117,8 @@ class Chunk(Brief):
 class SignalChunk(NamedTuple):
     """Values of a signal over a chunk, the first at `first_ms`.
 
-    Value k covers `edges_ms` k to k + 1 if given, else one step.
+    If `edges_ms` is set, value k covers the time from edge k to edge k + 1; otherwise
+    each value covers one step.
     """
 
     values: Any
@@ -142,7 +143,7 @@ class Measure(Protocol):
 
     @property
     def n_window(self) -> int:
-        """Number of values over which the measure looks back, the last one included."""
+        """Number of latest values that the measure needs, the new one included."""
 
     def add(self, chunk: Chunk) -> None:
         """Add the values that end in the new part of the next chunk."""
@@ -164,7 +165,7 @@ class MeasureRunner:
     def add(
         self, begin_ms: int, quanta: Int64Array, since_ms: int = 0, reactive: Any = None
     ) -> int:
-        """Add a block that starts at `begin_ms`, without its values before `since_ms`.
+        """Add the values of a block from `since_ms` on; the block starts at `begin_ms`.
 
         Returns the number of values added. A block that does not follow the previous
         one directly is measured as a new series.
@@ -198,7 +199,7 @@ class Intervals(NamedTuple):
 
 
 class ClockSums:
-    """Sums of a series, or of reactive power if `reactive`, over local clock intervals.
+    """Sums of active or reactive power by local clock interval.
 
     On a daylight-saving change an interval is longer or shorter: a day has 23 or 25
     hours. An interval no longer than the clock shift occurs twice. Only complete
@@ -245,9 +246,10 @@ class ClockSums:
     def _append_part(
         self, part: Int64Array, sums: Any, span: ConstantOffsetSpan, local_ms: int
     ) -> None:
-        """Append a part's intervals; its first one may continue the last interval.
+        """Append the intervals of a part; its first interval may continue the last one.
 
-        `part` holds rows of starts [ms], counts and full counts (3 × n).
+        The rows of `part` (3 × n) are the starts [ms], the counts of values, and the
+        counts of complete intervals.
         """
         step_ms = self.clock.step_ms
         offset, n = local_ms // step_ms, self.interval_ms // step_ms

@@ -151,8 +151,8 @@ def band_rms(band_hz: Band) -> Signal:
 def line_amplitude(band_hz: Band) -> Signal:
     """Return the signal of the strongest line's amplitude in a band [MW].
 
-    The amplitude is that of a sine, √2 times its rms, in each 10-minute window; 0
-    without a line.
+    A line's amplitude in a 10-minute window is that of a sine wave, √2 times its rms.
+    It is 0 in a window without a line.
     """
     low_hz, high_hz = band_hz
 
@@ -216,10 +216,10 @@ def strongest_lines(
 ) -> list[SpectralLine]:
     """Return the strongest spectral lines of a mean spectrum between two frequencies.
 
-    A line is a local maximum that exceeds the local floor (the median over 31 bins) by
-    more than noise would, and is not below the rounding of power. Its rms is that of
-    the five bins of the Hann window's main lobe above the floor, its frequency their
-    centroid.
+    A line is a local maximum of the density that is too far above the floor (the median
+    over 31 bins) to be noise, and is not below the rounding of power. The rms of a line
+    is calculated from the density above the floor in five bins, the main lobe of the
+    Hann window; the line's frequency is the centroid of these bins.
     """
     width_hz = frequency_hz[1] - frequency_hz[0]
     end = int(np.searchsorted(frequency_hz, high_hz, side="right"))

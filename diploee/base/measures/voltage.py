@@ -1,8 +1,8 @@
 """Rapid voltage changes caused by load steps across a short-circuit impedance.
 
-The two-bus system is solved exactly: the first-order form (R dP + X dQ) / V is too low
-for steps of active power at a high X/R. Flicker is that of separate steps in IEC
-61000-3-3.
+The two-bus system is solved exactly, because the usual approximation (R dP + X dQ) / V
+is too low for steps of active power at a high X/R. Flicker is calculated by the formula
+of IEC 61000-3-3 for separate voltage steps.
 """
 
 from __future__ import annotations
@@ -61,10 +61,11 @@ class ShortCircuit(Brief):
 
 
 class VoltageChanges:
-    """Steady-state voltage changes: means over 1 s before and after [ASSUMPTION].
+    """Steady-state voltage changes between the 1 s means before and after a time.
 
-    A step is the period in which changes stay beyond a class limit with one sign, and
-    counts once in that class. Without reactive power the results are lower bounds.
+    ASSUMPTION: means over 1 s represent the steady state. While the changes stay beyond
+    the limit of a class with the same sign, they are one step and are counted once in
+    that class. Without reactive power the results are lower bounds.
     """
 
     n_window = 1

@@ -498,7 +498,7 @@ def _processing_texts(request: ExportRequest, leap_rule: str | None) -> list[str
             "they keep its energy"
         )
         if request.rows_per_step > 1
-        else f"the {source.name}'s own step of {source.step_s:g} s"
+        else f"the {source.noun}'s own step of {source.step_s:g} s"
     ]
     if source.event_window:
         texts.insert(
@@ -507,7 +507,7 @@ def _processing_texts(request: ExportRequest, leap_rule: str | None) -> list[str
     if leap_rule is not None:
         texts.append(f"one calendar year of 8,760 hours; {leap_rule}")
     elif request.spans != ((0, source.n_rows),):
-        texts.append(f"a part of the {source.name}, from 'start' to 'end'")
+        texts.append(f"a part of the {source.noun}, from 'start' to 'end'")
     return texts
 
 

@@ -107,7 +107,7 @@ def check_step(run: RunFolder, source: RunSeries, step_ms: int) -> None:
     if step_ms < source.step_ms or step_ms % source.step_ms:
         raise InputError(
             f"{run.folder}: a step of {step_ms / MS_PER_S:g} s is no multiple of the "
-            f"{source.name}'s {source.step_s:g} s, which holds no more detail; choose "
+            f"{source.noun}'s {source.step_s:g} s, which holds no more detail; choose "
             "a --step that is, an --event-window at 0.1 s, or run again with a finer "
             "--set resolution"
         )

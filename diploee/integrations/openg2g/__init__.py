@@ -1,8 +1,9 @@
 """Power and latency models of served inference from benchmarks, and synthetic training.
 
-A spec selects measurements, and a source reads them; `InferenceData` and
-`LogisticModelStore` are compiled from them and cached. `TrainingTrace` is synthetic.
-`operating_points` converts a request rate to power and latency.
+A spec selects measurements of a benchmark, and a source reads them. The measurements
+are compiled to `InferenceData` (traces and latencies) and `LogisticModelStore` (fits),
+and cached. `TrainingTrace` is synthetic. `operating_points` converts a request rate to
+power and latency.
 """
 
 import lazy_loader

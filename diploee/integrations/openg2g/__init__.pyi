@@ -1,8 +1,8 @@
 from .artifact_cache import InferenceData as InferenceData
 from .artifact_cache import LogisticModelStore as LogisticModelStore
-from .benchmark_spec import InferenceModelSpec as InferenceModelSpec
-from .benchmark_spec import load_specs as load_specs
 from .folder import specs_of as specs_of
+from .inference_model_spec import InferenceModelSpec as InferenceModelSpec
+from .inference_model_spec import load_specs as load_specs
 from .itl_mixture import ITLMixtureModel as ITLMixtureModel
 from .logistic import LogisticModel as LogisticModel
 from .operating_curves import OperatingPoints as OperatingPoints

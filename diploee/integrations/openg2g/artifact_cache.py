@@ -1,8 +1,8 @@
 """Cached data compiled from benchmarks: `InferenceData` and `LogisticModelStore`.
 
-`InferenceData` has power traces and latency mixtures, `LogisticModelStore` logistic
-fits of power, latency and throughput. Both are stored in OpenG2G's folder for the spec;
-OpenG2G's own data can be read too.
+`InferenceData` has power traces and latency mixtures. `LogisticModelStore` has logistic
+fits of power, latency and throughput. Both are stored in a folder for the spec, named
+by OpenG2G's rule. Data written by OpenG2G can be read too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from diploee.integrations.openg2g.benchmark_runs import (
     run_power_w,
     sampling_interval_s,
 )
-from diploee.integrations.openg2g.benchmark_spec import InferenceModelSpec
 from diploee.integrations.openg2g.folder import (
     FIT_FILE,
     FITS,
@@ -47,6 +46,7 @@ from diploee.integrations.openg2g.folder import (
     spec_folder,
     write,
 )
+from diploee.integrations.openg2g.inference_model_spec import InferenceModelSpec
 from diploee.integrations.openg2g.itl_mixture import ITLMixtureModel
 from diploee.integrations.openg2g.logistic import LogisticModel
 from diploee.integrations.openg2g.operating_curves import ServingFits
@@ -94,7 +94,7 @@ class CompiledData(Brief, ABC, Generic[M]):
         details: dict[str, Any],
         dt_s: float,
     ) -> M:
-        """Compile the data of a spec from its runs; details may be added."""
+        """Compile the data of a spec from its runs, and add to `details`."""
 
     @classmethod
     @abstractmethod

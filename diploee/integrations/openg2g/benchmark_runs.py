@@ -18,7 +18,7 @@ import numpy as np
 
 from diploee.base.errors import InputError, did_you_mean, one_of
 from diploee.base.tables import Float64Array, Int64Array
-from diploee.integrations.openg2g.benchmark_spec import InferenceModelSpec
+from diploee.integrations.openg2g.inference_model_spec import InferenceModelSpec
 from diploee.profiles.resample import US_PER_S, EnergyCurve
 
 REPLICA_POWER = (
@@ -244,8 +244,8 @@ def sampling_interval_s(runs: Sequence[BenchmarkRun]) -> float:
 def median_trace_w(runs: Sequence[BenchmarkRun], dt_s: float) -> Float64Array:
     """Return the median power of runs at each step, for their median duration [W].
 
-    Shorter runs count until their ends. The median over several runs damps the
-    fluctuations of each run; the result of a single run is the run itself.
+    At each step the median is taken over the runs that have not ended. With several
+    runs the median fluctuates less than each run.
     """
     traces = [run_power_w(run, dt_s) for run in runs]
     n_steps = int(np.median([trace.size for trace in traces]))

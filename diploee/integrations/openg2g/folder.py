@@ -1,9 +1,9 @@
 """Data folders of OpenG2G, ``<data_dir>/<spec.cache_hash()>/``, by spec.
 
-OpenG2G reads and writes `trace.csv` (``batch_size,relative_time_s,power_total_W``),
-`itl_fit.json` and `logistic_fit.json`; `_manifest.json` has the spec. Fits made by
-diploee also have `details`, and their `itl_fit.json` has the step over which rows of
-the trace are means; rows of OpenG2G's traces are readings.
+A folder has the files `trace.csv` (``batch_size,relative_time_s,power_total_W``),
+`itl_fit.json` and `logistic_fit.json`, and the spec in `_manifest.json`. Fits made by
+diploee also have `details`. In traces made by diploee a row is a mean over a step,
+whose length is in `itl_fit.json`; in those of OpenG2G a row is a reading.
 
 References
 ----------
@@ -33,7 +33,7 @@ from diploee.base.version import full_version
 from diploee.importers.text.source import read_bytes
 from diploee.importers.text.tables import parse_header_table
 from diploee.importers.text.values import Number, numbers
-from diploee.integrations.openg2g.benchmark_spec import InferenceModelSpec
+from diploee.integrations.openg2g.inference_model_spec import InferenceModelSpec
 from diploee.integrations.openg2g.itl_mixture import ITLMixtureModel
 from diploee.integrations.openg2g.logistic import LogisticModel
 
@@ -74,14 +74,14 @@ class LogisticFits(_Fits):
 
 
 def spec_folder(data_dir: Path | str, spec: InferenceModelSpec) -> Path:
-    """Return the folder of a spec: `data_dir` if a spec folder, else its subfolder."""
+    """Return the folder of a spec: a subfolder, or `data_dir` itself if it is one."""
     data_dir = Path(data_dir)
     is_spec_folder = (data_dir / MANIFEST).is_file()
     return data_dir if is_spec_folder else data_dir / spec.cache_hash()
 
 
 def specs_of(folder: Path | str) -> dict[Path, InferenceModelSpec]:
-    """Return specs by the paths of their finished folders.
+    """Return the specs of the finished folders (those with a manifest), by path.
 
     Parameters
     ----------

@@ -117,7 +117,7 @@ class ITLMixtureModel(Brief):
         return float(logs.weight @ second) - float(logs.weight @ means) ** 2
 
     def cdf(self, latency_s: npt.ArrayLike) -> Float64Array:
-        """Return the fraction of latencies at or below values [s], of equal shape."""
+        """Return the fraction of latencies at or below each value [s]."""
         above, logs = (
             np.asarray(latency_s, dtype=np.float64) - self.location_s,
             self._logs,
@@ -184,9 +184,9 @@ class ITLMixtureModel(Brief):
     ) -> Self:
         """Fit the mixture by expectation maximisation on log(x - location).
 
-        The location has the highest likelihood between 0 and 1 us below the smallest
-        sample, which is OpenG2G's rule. So the fit is never worse than OpenG2G's, and
-        recovers the parameters of drawn samples.
+        The location with the highest likelihood is searched from 0 to 1 us below the
+        smallest sample. The latter is the location of OpenG2G, so the likelihood is
+        never lower than that of OpenG2G's fit.
 
         Parameters
         ----------
@@ -266,7 +266,7 @@ def _fit_location(
 
 
 def _split(z: Float64Array, share: float) -> Mixture:
-    """Return a start mixture: the lowest fraction of samples, and the rest."""
+    """Return a start mixture: the lowest fraction of the samples, and the others."""
     cut = min(max(int(share * z.size), 1), z.size - 1)
     parts = np.split(np.sort(z), [cut])
     return Mixture(

@@ -59,7 +59,7 @@ class LogisticModel(Brief):
 
     def eval_x(self, x: npt.ArrayLike) -> Float64Array:
         """Return y at ``x = log2(batch size)``, of the shape of `x`."""
-        return self.base + self.span * self._share(x)
+        return self.base + self.span * self._rise_fraction(x)
 
     def eval(self, batch: npt.ArrayLike) -> Float64Array:
         """Return y at batch sizes above 0, whole or fractional, shaped as `batch`."""
@@ -67,10 +67,10 @@ class LogisticModel(Brief):
 
     def deriv_wrt_x(self, x: npt.ArrayLike) -> Float64Array:
         """Return dy/dx at ``x = log2(batch size)``, the slope per doubling."""
-        share = self._share(x)
+        share = self._rise_fraction(x)
         return self.span * self.steepness * share * (1.0 - share)
 
-    def _share(self, x: npt.ArrayLike) -> Float64Array:
+    def _rise_fraction(self, x: npt.ArrayLike) -> Float64Array:
         z = self.steepness * (np.asarray(x, dtype=np.float64) - self.midpoint)
         return np.asarray(scipy.special.expit(z), dtype=np.float64)
 
@@ -149,13 +149,13 @@ def _fit_parameters(x: Float64Array, y: Float64Array) -> Float64Array:
     else:
         margin = max(float(np.ptp(x)), 1.0)
         result = scipy.optimize.shgo(
-            lambda point: _misfit(x, unit, np.exp(point[0]), point[1]),
+            lambda point: _residual_sum(x, unit, np.exp(point[0]), point[1]),
             [tuple(np.log(STEEPNESS)), (x.min() - margin, x.max() + margin)],
             n=STARTS,
             sampling_method="sobol",
         )
         shape = float(np.exp(result.x[0])), float(result.x[1])
-    span, base = _linear(x, unit, *shape)
+    span, base = _fit_linear(x, unit, *shape)
     return np.array([span * scale, *shape, y.min() + base * scale])
 
 
@@ -167,10 +167,10 @@ def curve(parameters: Float64Array, x: Float64Array) -> Float64Array:
     )
 
 
-def _linear(
+def _fit_linear(
     x: Float64Array, y: Float64Array, steepness: float, midpoint: float
 ) -> tuple[float, float]:
-    """Fit L and b0 for a shape (k, x0) by linear regression."""
+    """Fit L and b0 for a given k and x0 by linear regression."""
     share = scipy.special.expit(steepness * (x - midpoint))
     about = share - share.mean()
     spread = float(about @ about)
@@ -180,10 +180,10 @@ def _linear(
     return span, float(y.mean() - span * share.mean())
 
 
-def _misfit(
+def _residual_sum(
     x: Float64Array, y: Float64Array, steepness: float, midpoint: float
 ) -> float:
-    """Return the sum of squared residuals of the best curve of a shape (k, x0)."""
-    span, base = _linear(x, y, steepness, midpoint)
+    """Return the sum of squared residuals of the best curve with a given k and x0."""
+    span, base = _fit_linear(x, y, steepness, midpoint)
     off = curve(np.array([span, steepness, midpoint, base]), x) - y
     return float(off @ off)

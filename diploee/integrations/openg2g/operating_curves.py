@@ -1,10 +1,10 @@
 """`ServingFits`: power, latency and throughput of a replica, and operating points.
 
-A request rate determines the batch size, which determines power and latency: a server
-with continuous batching processes as many sequences at once as its requests need, the
-batch size at which its throughput equals the tokens of the requests (OpenG2G). Sampled
-over rates, these points form the curves that services use; a latency cap limits their
-rate by Eq. 5, as on measured curves.
+A server with continuous batching processes as many sequences at once as its requests
+need. Its batch size is therefore the one at which its throughput equals the request
+rate times the tokens of a request (OpenG2G), and determines power and latency: an
+operating point. Operating points at many rates form the power and latency curves of a
+service, to which the latency cap (Eq. 5) applies as to measured curves.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ from diploee.base.tables import BoolArray, Float64Array
 from diploee.base.units import whole_ms
 from diploee.importers.text.tables import read_header_table
 from diploee.importers.text.values import Number, fail_values, numbers
-from diploee.integrations.openg2g.benchmark_spec import StepS
 from diploee.integrations.openg2g.folder import format_columns
+from diploee.integrations.openg2g.inference_model_spec import StepS
 from diploee.profiles.meter_response import resolvable_range
 from diploee.profiles.profile import PowerProfile, Provenance, check_argument
 from diploee.profiles.resample import round_keeping_energy
@@ -266,7 +266,7 @@ def _plateaus(params: TrainingTraceParams, rng: np.random.Generator) -> BoolArra
 
 
 def _moving_average(power_w: Float64Array, width: int) -> Float64Array:
-    """Return the moving average of power [W] over `width` or fewer samples (ends)."""
+    """Return the moving average of power over `width` samples, or fewer at ends [W]."""
     kernel = np.ones(width)
     sums = np.convolve(power_w, kernel, mode="full")
     counts = np.convolve(np.ones_like(power_w), kernel, mode="full")

@@ -86,9 +86,10 @@ class _OraclePowerLimit(PowerLimitOptimizer):
 class JitPowerLimit(PowerLimitOptimizer):
     """Optimizer that profiles all power limits in a batch size's first epoch.
 
-    The first epoch of the first run is divided into one part per limit and costs the
-    mean over limits. As the limit changes the time and energy of an epoch but not the
-    number of epochs, the cheapest limit per epoch is the cheapest to the target.
+    The first epoch of the first run is divided into one part per limit, and its cost is
+    the mean over limits. A limit changes the time and energy of an epoch but not the
+    number of epochs. The limit with the lowest cost of an epoch therefore also has the
+    lowest cost of a run.
     """
 
     kind: Literal["jit"] = "jit"
@@ -109,7 +110,7 @@ class JitPowerLimit(PowerLimitOptimizer):
 
 
 class Prior(Model):
-    """Prior of a batch size's mean cost, and window of the costs that count."""
+    """Prior of a batch size's mean cost, and number of latest costs that are used."""
 
     window: Annotated[int, Field(ge=0, le=1_000_000)] = default(
         0,
@@ -131,12 +132,12 @@ FLAT = Prior()
 class PruningRounds:
     """Rounds of trials that remove failing batch sizes, down and up from a start.
 
-    A round tries the start, then smaller batch sizes until a failure, then larger ones
-    until a failure. A failure is a recurrence that did not converge or was stopped
-    early. Costs are assumed to be convex in the batch size (Zeus paper, section 4.3),
-    so batch sizes beyond a failure are not tried. The next round tries the remaining
-    batch sizes from the cheapest one; two rounds give a mean and a variance of each. A
-    failure at the start of a round ends neither direction.
+    A round tries a start batch size, then smaller ones until a failure, then larger
+    ones until a failure. A failure is a recurrence that did not converge or was stopped
+    early; a failure of the start batch size does not count. Costs are assumed to be
+    convex in the batch size (Zeus paper, section 4.3), so batch sizes beyond a failure
+    are removed. The next round starts from the cheapest of the remaining batch sizes.
+    After two rounds each batch size has a mean and a variance of its cost.
     """
 
     def __init__(

@@ -1,11 +1,11 @@
 """Recurring jobs of a Zeus workload as a job source.
 
-An optimizer chooses the run time and power of each recurrence. Duration = epochs to the
-target x time per epoch x runtime ratio, cut by early stopping; power is the average of
-one GPU at the chosen limit. A recurrence learns from those recurrences of its recurring
-job that ended before its submission, counted from their submission plus run time.
-ASSUMPTION: waiting in the facility's queue does not change the information at a
-submission.
+An optimizer chooses the batch size and power limit of each recurrence, which determine
+its run time and power. The run time is the epochs to the target x time per epoch x
+runtime ratio, unless the run is stopped early. The power is the average of one GPU at
+the chosen limit. The choice uses the results of earlier recurrences of the job that
+ended, at their submission plus run time, before the submission. ASSUMPTION: these
+results are known at that time even if the recurrence waited in the facility's queue.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _to_ms(
     return runs.sort_values("start_s", kind="stable")
 
 
-def share_out(n_jobs: int, weights: Float64Array) -> Int16Array:
+def assign_workloads(n_jobs: int, weights: Float64Array) -> Int16Array:
     """Return the workload index of each recurring job, in proportion to weights.
 
     Numbers of jobs are rounded, and at least one for each workload with a weight.
@@ -116,7 +116,7 @@ def read_zeus_inputs(
 class RecurringJobs(JobSource):
     """Source of the jobs of a stream with a `zeus` block.
 
-    The jobs' power is a flat profile scaled to each job's mean power.
+    Each job has constant power: its mean power.
     """
 
     kind = "recurring"
@@ -145,7 +145,7 @@ class RecurringJobs(JobSource):
                 [self.spec.workloads.get(w.name, 1.0) for w in self._workloads]
             )
             if self._groups is None:
-                self._workload_of = share_out(self.spec.recurring_jobs, shares)
+                self._workload_of = assign_workloads(self.spec.recurring_jobs, shares)
             else:
                 submissions, left_out = workload_submissions(
                     self._groups, self._workloads
@@ -250,9 +250,10 @@ class RecurringJobs(JobSource):
     def _runs_from_calendar(self) -> Iterator[pd.DataFrame]:
         """Yield the runs of each sampling block, with submissions from the calendar.
 
-        Each submission is of any recurring job with equal probability. Retries of
-        failed runs are in the block in which they start. With few recurring jobs and
-        frequent submissions, recurrences overlap, and Zeus' rule explores slowly.
+        Each submission belongs to a random recurring job, all with equal probability.
+        Retries of failed runs are in the block in which they start. With few recurring
+        jobs and frequent submissions, recurrences overlap, and the optimizers learn
+        slowly.
         """
         frame, jobs_per_day = self._frame, self.jobs_per_day
         rates = stream_rates(self._stream, frame)

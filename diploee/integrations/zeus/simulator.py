@@ -1,11 +1,12 @@
 """Trace-driven simulator of recurring training jobs under Zeus.
 
-Recurrences of a job run one after another, or overlap. In each run, the batch size
-optimizer and the power limit optimizer choose, a recorded training path is sampled, the
-run is stopped before its cost exceeds beta times the lowest cost so far, and both
-optimizers observe the result at its end. A failed run is repeated until it converges,
-at most 20 times; the lowest cost includes all runs of a recurrence. A run that starts
-before an earlier run of its recurring job has ended takes the best known batch size
+Recurrences of a job run one after another, or overlap. For each run, the optimizers
+choose batch size and power limit, and a recorded training run gives the number of
+epochs. The run is stopped early before its cost exceeds beta times the lowest cost so
+far. Both optimizers observe the result at the end of the run. A failed run is repeated
+until it converges, at most 20 times; the lowest cost includes all runs of a recurrence.
+A run that starts before an earlier run of its recurring job has ended takes the best
+known batch size
 (You et al., NSDI 2023, sections 4 and 6, and its authors' trace-driven simulator).
 """
 
@@ -182,8 +183,8 @@ OF_RUN = COLUMNS.keys() & _Run.__dataclass_fields__.keys()
 class _RecurringJob:
     """One recurring job: its optimizers, its history, and its unfinished runs.
 
-    ASSUMPTION: a profile of power limits is known at the start, not after a part of the
-    first epoch [J].
+    ASSUMPTION (judgement): the costs of all power limits at a batch size are known at
+    the start of its first run, not only after a part of its first epoch.
     """
 
     def __init__(
@@ -213,9 +214,10 @@ class _RecurringJob:
         self._clock_s = 0.0
 
     def advance(self, recurrences: Float64Array, until_s: float) -> list[_Run]:
-        """Run recurrences, and retries that start before `until_s`, and return runs.
+        """Run recurrences, and retries that start before `until_s`; return all runs.
 
-        A row of `recurrences` has start [s], end [s] and runtime ratio of a recurrence.
+        A row of `recurrences` has the start [s], end [s] and runtime ratio of a
+        recurrence.
         """
         self._started = []
         paths = self._paths.random(len(recurrences)).tolist()

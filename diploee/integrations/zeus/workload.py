@@ -1,9 +1,10 @@
-"""`TrainingWorkload`: measured time, power and training paths of a recurring job.
+"""`TrainingWorkload`: measured time per epoch, power, and epochs to a target.
 
-The two knobs are the batch size b and the GPU power limit p; a *pair* is one of each.
-Zeus (You et al., NSDI 2023): time to accuracy TTA = target epochs x time per epoch;
-energy to accuracy ETA = TTA x average power; cost C(b, p; eta) = eta ETA + (1 - eta)
-MaxPower TTA (Eq. 2).
+A recurring job has two settings, the batch size b and the GPU power limit p; a *pair*
+is one value of each. Zeus (You et al., NSDI 2023, Eq. 2) defines the time to accuracy
+TTA = epochs to the target x time per epoch, the energy to accuracy ETA = TTA x average
+power, and the cost C(b, p; eta) = eta ETA + (1 - eta) MaxPower TTA, with the weight eta
+of energy and the highest power limit MaxPower.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from diploee.base.tables import BoolArray, Float64Array, Int64Array
 class WorkloadSpec(Brief):
     """Names and defaults that select a workload in the traces."""
 
-    # Names in the traces, compared in any case
+    # Names in the traces, compared without regard to case
     dataset: str
     network: str
     optimizer: str

@@ -89,8 +89,8 @@ class JobRecords(Table):
     def small_jobs(self, gpus_per_node: int, factor: float = 1.0) -> tuple[int, float]:
         """Return the count of jobs smaller than a node, and their cost in nodes.
 
-        The cost is the node time of all GPU jobs divided by their GPU time in nodes, or
-        1 if there are no GPU jobs.
+        The cost is the ratio of the node time of all GPU jobs if each occupies whole
+        nodes to their GPU time in nodes, or 1 if there are no GPU jobs.
         """
         nodes, n_gpus = self.slots(1, factor), self.n_gpus * factor
         is_small, has_gpus = (

@@ -137,9 +137,9 @@ class JobsLoad:
         return profile_ids
 
     def at_end(self, scenario: Scenario, inputs: Inputs) -> JobsLoad:
-        """Return the same jobs, with synchronous jobs that follow another scenario.
+        """Return the same jobs, with the synchronous jobs of another scenario.
 
-        The result can only lower schedules.
+        The result can only convert schedules to segments.
         """
         other = copy(self)
         other.sinks, other._scenario = [], scenario
@@ -215,7 +215,7 @@ class JobsLoad:
         """Yield the submitted jobs by window, and split windows with too many jobs."""
         spans_per_window = self.window_ms(window_days) // DRAW_MS
         from_ms, horizon_ms = self._scenario.clock.begin_ms, self._scenario.horizon_ms
-        for jobs in self._timed(self.streams.windows(spans_per_window)):
+        for jobs in self._timed_windows(self.streams.windows(spans_per_window)):
             until_ms = min(
                 (from_ms // DRAW_MS + spans_per_window) * DRAW_MS, horizon_ms
             )
@@ -239,7 +239,7 @@ class JobsLoad:
             from_ms = until_ms
             del jobs  # frees memory first: those of a gigawatt take some 50 MB
 
-    def _timed(self, windows: Iterator[JobTable]) -> Iterator[JobTable]:
+    def _timed_windows(self, windows: Iterator[JobTable]) -> Iterator[JobTable]:
         """Yield windows of jobs, and measure the time to generate them."""
         while True:
             with self.watch.lap("generate jobs"):

@@ -1,7 +1,7 @@
-"""Lowering of jobs to segments: the profile section that each job replays, over time.
+"""Conversion of jobs to segments, the profile sections that they replay over time.
 
 `ProfileSections` are the sections that an undisturbed job replays from 0 to its run
-time. Lowering shifts the sections to the start of each job.
+time. The conversion ("lowering") shifts the sections to the start of each job.
 """
 
 from __future__ import annotations

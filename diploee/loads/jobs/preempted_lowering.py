@@ -1,6 +1,6 @@
-"""Lowering of preempted jobs: execution intervals to segments of power.
+"""Conversion of the execution intervals of preempted jobs to segments of power.
 
-The sections of a job are cut, slowed and scaled as the job ran.
+The profile sections of a job are cut, slowed and scaled according to its intervals.
 """
 
 from __future__ import annotations
@@ -92,15 +92,15 @@ def lower_preempted_jobs(
 ) -> JobLoad:
     """Lower execution intervals of jobs to segments up to the horizon.
 
-    In an interval a job replays its sections between its work at the interval's start
-    and end. At a cap level, the profile's capped variant is replayed, which is slower
-    in the same ratio as the job. Assumed (judgement): a job on fewer nodes than
-    requested draws power in proportion to its nodes, and replays its profile in
-    sections of a minute, each stretched to the time taken. The same applies to a
-    profile without a capped variant. A job that is suspended, checkpointing or
-    restarting draws constant power. `library` and
+    In an interval a job replays the part of its sections from the work done at the
+    interval's start to that at its end. At a cap level, the profile's capped variant is
+    replayed, which is slower in the same ratio as the job. Assumed (judgement): a job
+    on fewer nodes than requested draws power in proportion to its nodes, and replays
+    its profile in sections of a minute, each stretched to the time that the work takes.
+    The same applies to a job at a cap level whose profile has no capped variant. A job
+    that is suspended, checkpointing or restarting draws constant power. `library` and
     `levels` come from `with_levels`, and the other arguments are those of `lower_jobs`.
-    `JobLoad.job` is the row of `schedule.runs`.
+    `JobLoad.job` is the row of the schedule's execution intervals.
     """
     intervals, jobs = schedule.runs, schedule.jobs
     running = np.flatnonzero(intervals.kind == RUN)

@@ -14,7 +14,7 @@ from diploee.schedule.started import Schedule
 class QueueMetrics:
     """Queue statistics of the whole facility or of one pool, added window by window.
 
-    Nothing is reported if no stream submits jobs (`has_streams`).
+    The block is empty if no stream submits jobs (`has_streams` is false).
     """
 
     def __init__(self, horizon_ms: int, has_streams: bool = True) -> None:
@@ -27,7 +27,7 @@ class QueueMetrics:
         """Add a window's submitted jobs and the jobs that started or ran in the window.
 
         The waiting time of a requeued job ends at its first start. Jobs submitted
-        before the run count only by their node time within the run.
+        before the run are included in the node time only.
         """
         self.submitted += n_submitted
         self.node_ms += int(started.node_ms.sum())

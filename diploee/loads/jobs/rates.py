@@ -183,9 +183,9 @@ def hour_weights(calendar: Calendar, hours: Int64Array) -> Float64Array:
 def weekly_variance_ratio(correlation_weeks: float) -> float:
     """Return the variance of weekly means relative to that of the weekly levels, 0-1.
 
-    The factor is linear between the middles of weeks, so the mean of a week is
-    (previous + 6 x own + next) / 8 of the levels. Levels n weeks apart have the
-    correlation ``rho**n``.
+    The factor is linear between the levels at the middles of weeks. The mean of a week
+    is therefore (level of the previous week + 6 x its own level + level of the next
+    week) / 8. Levels n weeks apart have the correlation ``rho**n``.
     """
     rho = week_correlation(correlation_weeks)
     return float(19 + 12 * rho + rho**2) / 32
@@ -259,8 +259,7 @@ def mean_from_ms(calendar: Calendar, clock: RunClock) -> int:
     """Return the start of the period over which a calendar's mean is taken [ms].
 
     The period ends with the run. It starts with the run, or with the warm-up if the run
-    is shorter than the period of the weights (day, week or year): a run of a weekend
-    does not determine the days before the run.
+    is shorter than the day, week or year in which the weights repeat.
     """
     hours = np.array(calendar.week_weights()).reshape(-1, HOURS_PER_DAY)
     cycle_h = HOURS_PER_DAY if np.ptp(hours) else 0
@@ -519,9 +518,10 @@ def bisect_rising(
 ) -> tuple[float, float, int]:
     """Bisect a costly non-decreasing function with fewer evaluations than `bisect`.
 
-    The remaining bisection steps are predicted by linear interpolation between the two
-    evaluated points nearest to the target. The last predicted point is evaluated next,
-    since this point and its neighbors decide all earlier steps.
+    The points of all remaining bisection steps are predicted by linear interpolation
+    between the two evaluated points nearest to the target. The last of these points is
+    evaluated next. As the function does not decrease, its value decides most of the
+    steps before.
     """
     evaluated = {x: function(x) for x in (low, high)}
     extrapolated: list[float] = []

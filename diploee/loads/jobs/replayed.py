@@ -82,7 +82,7 @@ class ReplayedJobs(JobSource):
         self._idle_rule = len(self.spec.rules) + len(self._profile_ids)
         # The log's jobs as the run submits them, with times since the first [ms]
         jobs, rule, self._origin_ms = self._prepare_jobs(log)
-        self.classes, class_id = self._classes(builder, rule, jobs.n_nodes)
+        self.classes, class_id = self._classes_in_use(builder, rule, jobs.n_nodes)
         self._logged = replace(jobs, class_id=class_id)
         self._last_ms = int(jobs.submit_ms.max())
         self._n_days = max((self._last_ms + 1) / MS_PER_DAY, 1)
@@ -112,7 +112,8 @@ class ReplayedJobs(JobSource):
             before_ms = self._first_ms - clock.begin_ms
             after_ms = clock.horizon_ms + MAX_SHIFT_MS - self._first_ms
             self._repetitions = range(
-                -_ceil(before_ms, self._period_ms), _ceil(after_ms, self._period_ms)
+                -_ceil_divide(before_ms, self._period_ms),
+                _ceil_divide(after_ms, self._period_ms),
             )
         elif clock.warm_up_ms and clock.begin_ms < self._first_ms < clock.horizon_ms:
             before_h = max(-self._first_ms, 0) / MS_PER_H
@@ -240,7 +241,7 @@ class ReplayedJobs(JobSource):
         )
         time_ms = records.submit_ms if spec.starts == "queued" else records.start_ms
         n_nodes = records.slots(self._frame.slots_per_node, spec.node_factor)
-        is_kept = self._replayable(log, rule, time_ms, n_nodes)
+        is_kept = self._replayable_mask(log, rule, time_ms, n_nodes)
         is_kept &= self._in_period(log, time_ms, is_kept)
         time_ms, records = time_ms[is_kept], records.take(is_kept)
         self._count_shared(records)
@@ -267,7 +268,7 @@ class ReplayedJobs(JobSource):
         )
         return jobs, rule[is_kept], origin_ms
 
-    def _replayable(
+    def _replayable_mask(
         self, log: JobLog, rule: Int16Array, time_ms: Int64Array, n_nodes: Float64Array
     ) -> BoolArray:
         """Return a mask of the jobs that can be replayed.
@@ -373,10 +374,11 @@ class ReplayedJobs(JobSource):
         return WorkloadError(f"streams.{self.name}.replay{text}")
 
     def _rules_with_power(self, log: JobLog, rule: Int16Array) -> Int16Array:
-        """Return each job's rule, or an index after the rules for specified power.
+        """Return each job's rule index, or a higher index for a specified profile.
 
-        The first indices after the rules are the profiles specified for single jobs, in
-        the order of `_profile_ids`. The last one is idle power, for CPU-only jobs.
+        The indices after those of the rules are the profiles that the log specifies for
+        single jobs, in the order of `_profile_ids`. The last index is idle power, for
+        CPU-only jobs.
         """
         spec, n_rules = self.spec, len(self.spec.rules)
         if self._frame.node_type.n_gpus and spec.cpu_jobs != "rules":
@@ -433,7 +435,7 @@ class ReplayedJobs(JobSource):
         if n:
             self.counts[cause] = n
 
-    def _classes(
+    def _classes_in_use(
         self, builder: LibraryBuilder, rule: Int16Array, slots: Int32Array
     ) -> tuple[tuple[StreamClass, ...], Int16Array]:
         """Return a class per rule and node count in use, and each job's class."""
@@ -445,8 +447,10 @@ class ReplayedJobs(JobSource):
         )
         result, per_node = [], self._frame.slots_per_node
         for rule_id, n_slots, n in zip(*pairs.tolist(), n_jobs.tolist(), strict=True):
-            n_nodes = _ceil(n_slots, per_node)
-            workload, source, profile_ids = self._profiles(builder, rule_id, n_nodes)
+            n_nodes = _ceil_divide(n_slots, per_node)
+            workload, source, profile_ids = self._profiles_of_rule(
+                builder, rule_id, n_nodes
+            )
             job_class = JobClass(
                 workload=workload,
                 n_nodes=n_nodes,
@@ -460,7 +464,7 @@ class ReplayedJobs(JobSource):
             result.append(StreamClass(self.name, job_class, profile_ids))
         return tuple(result), class_index.ravel().astype(np.int16)
 
-    def _profiles(
+    def _profiles_of_rule(
         self, builder: LibraryBuilder, rule_id: int, n_nodes: int
     ) -> tuple[str, int, tuple[int, ...]]:
         """Return workload, number of nodes and profile indices of a rule."""
@@ -497,7 +501,7 @@ class ReplayedJobs(JobSource):
         start = self._frame.clock.start
         match self.spec.align:
             case "start":
-                return 0, _ceil(span_ms, MS_PER_H) * MS_PER_H
+                return 0, _ceil_divide(span_ms, MS_PER_H) * MS_PER_H
             case "date":
                 if self._log.is_relative:
                     raise self._error(
@@ -564,7 +568,7 @@ def _span_text(first_ms: int, last_ms: int) -> str:
     return f"{first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M}"
 
 
-def _ceil(number: int, divisor: int) -> int:
+def _ceil_divide(number: int, divisor: int) -> int:
     """Return a quotient of integers, rounded up."""
     return -(-number // divisor)
 

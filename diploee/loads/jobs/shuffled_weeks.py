@@ -1,19 +1,18 @@
 """Block bootstrap of a job log: its weeks are replayed in random order.
 
-A year of the run thus has the log's bursts, nights and tail. A permutation contains
-every week of the log once. A week cut off by an end of the log is completed with days
-of the following week of the permutation. So a day occurs as often as the other days of
-its weekday, and the node time of a long run is the log's. Each permutation has its own
-random stream, numbered since 1970, so that part of a run is identical to that part of a
-longer run.
+A year of the run thus has the bursts, nights and rare large jobs of the log. Each
+permutation contains every week of the log once. A week that is incomplete at an end of
+the log is completed with days of the next week of the permutation, so that all days of
+a weekday occur equally often. Each permutation has its own random generator, numbered
+since 1970, so that a run has the same jobs as the same dates of a longer run.
 
-A log of a year or more is drawn by season. Since this is a bootstrap of blocks (Künsch
-1989; balanced: Davison, Hinkley and Schechtman 1986), nothing occurs that is absent
-from the log. From a log of more than 52 weeks, 52 are drawn per year by systematic
-sampling (Madow and Madow 1944): the weeks are sorted by season and, in each of
-`SEASONS`, by node time, and are taken at even distances from a new starting point each
-year. A single year has nearly the log's node time, and several years together contain
-all of the log's weeks.
+The method is a bootstrap of blocks (Künsch 1989; balanced: Davison, Hinkley and
+Schechtman 1986). In a log of a year or more, weeks are drawn from those of the same
+season. From a log of more than 52 weeks, 52 are drawn per year by systematic sampling
+(Madow and Madow 1944): the weeks are sorted by season and, within each of `SEASONS`, by
+node time, and every n-th week is taken, from another first week each year. Each year
+then has nearly the mean node time of the log, and several years together contain all of
+its weeks.
 """
 
 from __future__ import annotations
@@ -78,7 +77,9 @@ class ShuffledWeeks:
         self._seasonal = first_week is not None and weeks.size >= WEEKS_PER_YEAR
         if self._seasonal:
             weeks = weeks[
-                np.argsort(_season(weeks + (first_week or 0))[1], kind="stable")
+                np.argsort(
+                    _year_and_season(weeks + (first_week or 0))[1], kind="stable"
+                )
             ]
         season = np.arange(weeks.size) * SEASONS // weeks.size
         week_node_time = np.bincount(day // DAYS_PER_WEEK, node_time, n_weeks + 1)
@@ -100,7 +101,10 @@ class ShuffledWeeks:
         Weeks are numbered since 1970-01-05.
         """
         if self._seasonal:
-            n, (permutation, position) = WEEKS_PER_YEAR, map(int, _season(number))
+            n, (permutation, position) = (
+                WEEKS_PER_YEAR,
+                map(int, _year_and_season(number)),
+            )
         else:
             n = len(self)
             permutation, position = divmod(number, n)
@@ -128,7 +132,7 @@ class ShuffledWeeks:
         return np.concatenate(rows), np.concatenate(times_ms)
 
 
-def _season(week: Int64Array | int) -> tuple[Int64Array, Int64Array]:
+def _year_and_season(week: Int64Array | int) -> tuple[Int64Array, Int64Array]:
     """Return the year and the position in the year of the middle of each week.
 
     Weeks are counted from 1970-01-05.

@@ -1,8 +1,8 @@
 """`JobSource`: the source of one stream's jobs, drawn some hours at a time.
 
-All kinds of sources share a `StreamFrame` (the run's data for a stream), the
-`LibraryBuilder`, which collects the profiles that sources add, and random submissions:
-a Poisson process with a continuous rate.
+The module also has `StreamFrame`, the run's data that a source needs; `LibraryBuilder`,
+which collects the profiles that sources add; and random submissions by a Poisson
+process with a continuous rate.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ class JobSource(ABC):
 
     @property
     def run_utilization(self) -> float:
-        """Expected occupancy of the run, 0-1: the target or the requested one."""
+        """Expected occupancy of the run, 0-1: the target, or the jobs' request."""
         spec, in_run = self._stream, not self._frame.mean_from_ms
         if spec.target_utilization is not None and (
             in_run or spec.match == "simulated"
@@ -267,8 +267,8 @@ class JobSource(ABC):
 def node_ms(jobs: JobTable, horizon_ms: int, from_ms: int = 0) -> Int64Array:
     """Return the node time of each job in a period, if started at once [node ms].
 
-    Divided by nodes and time, the sum is Eq. 1, with N(t) from submissions and expected
-    durations (section 2.3.1 of the paper).
+    The sum over jobs, divided by nodes and time, is the utilization (Eq. 1, section
+    2.3.1 of the paper) if each job starts at its submission.
     """
     end_ms = np.minimum(jobs.submit_ms + jobs.duration_ms, horizon_ms)
     run_ms = np.maximum(end_ms - np.maximum(jobs.submit_ms, from_ms), 0)

@@ -47,7 +47,7 @@ class JobStreams:
         for name, spec in scenario.streams.items():
             frame = StreamFrame(name, scenario)
             try:
-                self._sources.append(_source(spec, frame, builder, inputs))
+                self._sources.append(_job_source(spec, frame, builder, inputs))
             except (ProfileError, LogFormatError) as error:
                 raise type(error)(f"streams.{name}: {error}") from error
             if spec.startup is not None:
@@ -154,7 +154,7 @@ class JobStreams:
         return tuple(source.match() for source in self._sources)
 
 
-def _source(
+def _job_source(
     spec: JobStream, frame: StreamFrame, builder: LibraryBuilder, inputs: Inputs
 ) -> JobSource:
     """Return the source of a stream's jobs."""

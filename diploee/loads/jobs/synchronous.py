@@ -1,10 +1,10 @@
 """Large synchronous training jobs: submissions, run times and power.
 
-The phases of a job are drawn on demand from a random stream named by seed, job stream
-and job number, and are not stored permanently. Iterations are loops of about ten
-minutes, drawn once for each entry of the job list and replayed in random order. All
-other phases have constant power. With power smoothing, a period of training repeats one
-loop, so that power has no step between loops.
+The phases of a job are drawn when needed, from a random generator named by seed, job
+stream and job number. The power of training consists of loops of about ten minutes of
+iterations, which are drawn once for each entry of the job list and replayed in random
+order. All other phases have constant power. With power smoothing, a period of training
+repeats one loop, so that power has no step between loops.
 
 See also: docs/models/training.md
 """
@@ -176,9 +176,9 @@ class _JobEntry:
             self.smoothed_level(TrainingPhase.CHECKPOINT),
         )
         return (
-            _ms(smoothed.lost_s(smoothed.begin, write, spec.checkpoint_write_s)),
-            _ms(smoothed.lost_s(smoothed.idle, load, spec.warm_up_s)),
-            _ms(smoothed.lost_s(smoothed.idle, load, spec.load_s)),
+            _whole_ms(smoothed.lost_s(smoothed.begin, write, spec.checkpoint_write_s)),
+            _whole_ms(smoothed.lost_s(smoothed.idle, load, spec.warm_up_s)),
+            _whole_ms(smoothed.lost_s(smoothed.idle, load, spec.load_s)),
         )
 
     def _plan(self) -> TrainingPlan:
@@ -192,21 +192,21 @@ class _JobEntry:
             slowdown = n_smoothed / n_unsmoothed
         interval_s, waits_ms = spec.interval_s(self.n_nodes), self.waits_ms
         return TrainingPlan(
-            work_ms=max(_ms(spec.work_s(self.n_gpus) * slowdown), 1),
-            interval_ms=max(_ms(interval_s), 1)
+            work_ms=max(_whole_ms(spec.work_s(self.n_gpus) * slowdown), 1),
+            interval_ms=max(_whole_ms(interval_s), 1)
             if math.isfinite(interval_s)
             else NEVER_MS,
-            write_ms=_ms(spec.write_s()) + waits_ms[0],
-            start_ms=_ms(spec.start_s),
-            warm_up_ms=_ms(spec.warm_up_s) + waits_ms[1],
+            write_ms=_whole_ms(spec.write_s()) + waits_ms[0],
+            start_ms=_whole_ms(spec.start_s),
+            warm_up_ms=_whole_ms(spec.warm_up_s) + waits_ms[1],
             # At least 1 ms, as only phases of positive length are counted
-            reschedule_ms=max(_ms(spec.reschedule_s), 1),
-            load_ms=_ms(spec.load_s) + waits_ms[2],
+            reschedule_ms=max(_whole_ms(spec.reschedule_s), 1),
+            load_ms=_whole_ms(spec.load_s) + waits_ms[2],
             spare_nodes=self.spares,
-            repair_ms=_ms(spec.repair_s),
+            repair_ms=_whole_ms(spec.repair_s),
             exit_ms=max(
-                _ms(spec.exit_s),
-                0 if self.smoothed is None else _ms(self.smoothed.fall_s) or 1,
+                _whole_ms(spec.exit_s),
+                0 if self.smoothed is None else _whole_ms(self.smoothed.fall_s) or 1,
             ),
         )
 
@@ -214,7 +214,7 @@ class _JobEntry:
         """Return the expected fraction of time that is training progress."""
         spec, plan = self.spec, self.plan
         detection_s = spec.detection_median_s * math.exp(spec.detection_sigma**2 / 2)
-        recovery_ms = _ms(detection_s) + plan.reschedule_ms + plan.load_ms
+        recovery_ms = _whole_ms(detection_s) + plan.reschedule_ms + plan.load_ms
         rate = 1 / (spec.mttf_s(self.n_nodes) * MS_PER_S)
         interval_ms = min(plan.interval_ms, plan.work_ms)
         return expected_ettr(rate, recovery_ms, interval_ms, plan.write_ms)
@@ -223,7 +223,7 @@ class _JobEntry:
         """Return the phases of the job with a given number."""
         spec, names = self.spec, ("synchronous", self.frame.name, number)
         if spec.phases is not None:
-            into_ms = np.array([_ms(start_s) for start_s, _ in spec.phases])
+            into_ms = np.array([_whole_ms(start_s) for start_s, _ in spec.phases])
             phase = np.array([TrainingPhase[name.upper()] for _, name in spec.phases])
             length_ms = np.diff(into_ms, append=into_ms[-1] + self.plan.exit_ms)
             went = TrainingPhases(phase, into_ms, length_ms)
@@ -248,7 +248,8 @@ class _JobEntry:
             """Draw the time to detect a failure [ms]."""
             factor = math.exp(spec.detection_sigma * detections.standard_normal())
             return max(
-                _ms(min(spec.detection_median_s * factor, MS_PER_DAY / MS_PER_S)), 1
+                _whole_ms(min(spec.detection_median_s * factor, MS_PER_DAY / MS_PER_S)),
+                1,
             )
 
         return training_phases(
@@ -275,8 +276,8 @@ class _JobEntry:
         )
 
     def leads_ms(self, phase: Int16Array, length_ms: Int64Array) -> Int64Array:
-        """Return the time at each phase's end with one GPU in the next phase [ms]."""
-        lead_ms = _ms(self.spec.lead_s) if self.n_gpus <= MAX_LED else 0
+        """Return the time before each phase's end with a GPU in the next phase [ms]."""
+        lead_ms = _whole_ms(self.spec.lead_s) if self.n_gpus <= MAX_LED else 0
         is_training, is_checkpoint = (
             phase <= TrainingPhase.REDO,
             phase == TrainingPhase.CHECKPOINT,
@@ -289,9 +290,9 @@ class _JobEntry:
         )
 
     def lags_ms(self, length_ms: Int64Array) -> Int64Array:
-        """Return the time at each phase's start with nodes in the last phase [ms]."""
+        """Return the time after each phase's start in which nodes change to it [ms]."""
         lags_ms = np.minimum(
-            _ms(self.spec.lag_s or 0) if self.n_nodes > 1 else 0, length_ms // 2
+            _whole_ms(self.spec.lag_s or 0) if self.n_nodes > 1 else 0, length_ms // 2
         )
         lags_ms[0] = 0
         return np.where(lags_ms >= LAG_STEPS, lags_ms, 0)
@@ -490,7 +491,7 @@ class SynchronousJobs(JobSource):
 
         Jobs are numbered from 1.
         """
-        entry, phases = self._entry(number), self.phases(number)
+        entry, phases = self._entry_of_job(number), self.phases(number)
         is_training = phases.phase <= TrainingPhase.REDO
         # Repeated and new work that are adjacent are one period of iterations.
         first_rows = np.flatnonzero(~is_training | np.diff(is_training, prepend=False))
@@ -681,14 +682,14 @@ class SynchronousJobs(JobSource):
             offset_ms=smoothed.edge_offset_ms(spans)[row],
         )
 
-    def _entry(self, number: int) -> _JobEntry:
-        """Return the entry of a job by its number."""
+    def _entry_of_job(self, number: int) -> _JobEntry:
+        """Return the entry of a job number from 1 in the job list, which repeats."""
         return self._entries[(number - 1) % len(self._entries)]
 
     def _phases(self, number: int) -> TrainingPhases:
         """Return the phases of a job by its number, with errors that name its entry."""
         try:
-            return self._entry(number).phases(number)
+            return self._entry_of_job(number).phases(number)
         except WorkloadError as error:
             entry = (number - 1) % len(self._entries)
             raise WorkloadError(
@@ -703,7 +704,7 @@ class SynchronousJobs(JobSource):
             self.spec.repeat and next_ms < clock.horizon_ms
         ):
             number += 1
-            spec = self._entry(number).spec
+            spec = self._entry_of_job(number).spec
             if spec.submit is not None:
                 next_ms = clock.wall.time_ms(spec.submit)
             elif spec.submit_after is not None:
@@ -728,6 +729,6 @@ class SynchronousJobs(JobSource):
             next_ms += run_ms
 
 
-def _ms(seconds: float) -> int:
+def _whole_ms(seconds: float) -> int:
     """Return seconds as whole milliseconds."""
     return round(seconds * MS_PER_S)

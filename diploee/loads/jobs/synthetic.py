@@ -1,14 +1,14 @@
 """Synthetic jobs drawn from a calendar and classes; bisection of the daily count.
 
-One set of random candidates is drawn and thinned (section 2.3.1 of the paper): every
-candidate job has a mark, and is in the job list if its mark is below a threshold
-proportional to the daily job count. The list thus grows with the count, job by job, so
-that the estimated utilization is monotone and the bisection can't oscillate.
+Random candidate jobs are drawn and thinned (section 2.3.1 of the paper): each candidate
+has a random mark, and is in the job list if its mark is below a threshold proportional
+to the daily job count. If the count rises, jobs are only added to the list, so that the
+estimated utilization does not fall and the bisection can't oscillate.
 
-Candidates are drawn some draw spans (`DRAW_MS`) at a time and layer by layer, each span
-of a layer from its own random streams: it can be drawn again at any time, so that only
-one span must be in memory. Jobs that are submitted together as an array have correlated
-run times.
+Candidates are drawn in layers, as many as the count needs, and in time spans of
+`DRAW_MS`. Each span of a layer has its own random generators and can be drawn again, so
+that only some spans are in memory. Jobs that are submitted together as an array have
+correlated run times.
 """
 
 from __future__ import annotations
@@ -241,9 +241,9 @@ class SyntheticJobs(JobSource):
     ) -> None:
         """Add layers until all candidates together reach the target utilization.
 
-        Raises `WorkloadError` after `patience` successive layers without progress. A
-        single one is not enough: in a queue that never empties, jobs pack better or
-        worse by chance.
+        Raises `WorkloadError` after `patience` successive layers that did not raise the
+        utilization. One such layer may be chance, as the occupancy of a full queue
+        varies with the sizes of its jobs.
         """
         utilization, n_layers, best, best_layer = 0.0, 0, 0.0, 0
         while utilization < target:

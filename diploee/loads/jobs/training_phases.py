@@ -3,9 +3,10 @@
 A failure stops the whole job. The job hangs until the failure is detected, is
 rescheduled on its nodes and a spare node, loads the last checkpoint and repeats the
 work since then. A checkpoint is written after every interval of work, but not at the
-end of the work. Failures of nodes are a Poisson process that never pauses: a failure
-while the job hangs is detected with the earlier one, a failure during rescheduling
-restarts the rescheduling, and a failure during loading is an ordinary failure.
+end of the work. Failures of nodes are a Poisson process that continues in all phases. A
+further failure while the job hangs is detected together with the first one; a failure
+during rescheduling restarts the rescheduling; and a failure during loading stops the
+job again.
 
 See also: docs/models/training.md
 """

@@ -5,10 +5,12 @@ P_warm the power of a GPU with the model loaded and no request:
 
 ``P = min(P_warm + D + s (b - 1), 0.985 TDP)``, ``D = k 414 W x / (x + 2.7)``
 
-Fitted to twelve measurements on H200 in which b rises in steps. The fit is within 9 %
-at each step, within 7 % for dense models of 7e9 parameters or more, and within 6 % in
-energy. Of the other traces nine in ten are within 12 % in energy, and all within 18 %.
-All traces are of single nodes with vLLM, averaged over 1 s:
+D is the power at one sequence above P_warm, s the rise per further sequence, and k a
+factor of the GPU type (`GPUS`). The coefficients are fitted to twelve measurements on
+H200 in which b rises in steps. The error is at most 9 % at each step, 7 % for dense
+models of 7e9 parameters or more, and 6 % in energy. For nine in ten of the other traces
+the error in energy is at most 12 %, and for all at most 18 %. All traces are of single
+nodes with vLLM, averaged over 1 s:
 grantwilkins/training_profile (P_warm) and eve123xy/power-traces-browser.
 docs/serving_measured.md lists the traces.
 
@@ -79,7 +81,7 @@ class ServedPower(Brief):
     def power_w(self, sequences: Float64Array) -> Float64Array:
         """Return the power at a number of sequences in flight [W].
 
-        Numbers below 1 are the fraction of time with one sequence.
+        A number below 1 is the fraction of time in which one sequence is in flight.
 
         Parameters
         ----------

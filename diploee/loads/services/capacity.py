@@ -166,10 +166,11 @@ def reserve_nodes(
     """Allot all nodes of a pool to services in whole instances (Eq. 7).
 
     Each service gets the whole instances within its fraction of the nodes. The
-    remaining nodes are given out one instance at a time, to the service furthest below
-    its fraction among those for which an instance fits. If no instance fits, the last
-    nodes go to the service furthest below its fraction, and are idle. `least` are the
-    nodes that each service already has and keeps; their sum is at most `n_nodes`.
+    remaining nodes are allotted one instance at a time, to the service that is furthest
+    below its fraction among those for whose instance enough nodes remain. If an
+    instance of no service fits, the last nodes are allotted to the service furthest
+    below its fraction, and are idle. `min_nodes` are
+    the nodes that each service already has and retains; their sum is at most `n_nodes`.
     """
     per_instance = np.asarray(nodes_per_instance, dtype=np.int64)
     probabilities = np.asarray(probability, dtype=np.float64)

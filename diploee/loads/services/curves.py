@@ -57,7 +57,7 @@ class LatencyCurve(Brief):
 
     @cached_property
     def by_metric(self) -> dict[LatencyMetric, LatencyCurve]:
-        """Latency curves by metric: the end-to-end ones and the capped one."""
+        """Latency curves by metric: end-to-end latency, and the latency with a cap."""
         others = {
             metric: replace(self, metric=metric, measured_latency_s=latency_s)
             for metric, latency_s in self.end_to_end_s.items()

@@ -447,7 +447,7 @@ class ServiceInstanceGroups:
         """
         profile_id = np.zeros(rate.size, dtype=np.int32)
         if not is_replayed.any():
-            return profile_id, [], [], _levels([], [])
+            return profile_id, [], [], _positions_by_power([], [])
         n_counts = int(count.max()) + 1
         pair = rate[is_replayed] * n_counts + count[is_replayed]
         occurs = np.zeros(len(self.samples) * n_counts, dtype=bool)
@@ -499,10 +499,17 @@ class ServiceInstanceGroups:
                         profiles[-len(counts) :], sums_w, strict=True
                     )
                 ]
-        return profile_id, profiles, ac_profiles, _levels(all_sums_w, step_ms)
+        return (
+            profile_id,
+            profiles,
+            ac_profiles,
+            _positions_by_power(all_sums_w, step_ms),
+        )
 
 
-def _levels(sums_w: Sequence[Float64Array], step_ms: Sequence[int]) -> _Levels:
+def _positions_by_power(
+    sums_w: Sequence[Float64Array], step_ms: Sequence[int]
+) -> _Levels:
     """Return the positions of periodic samples, sorted by their power.
 
     See `_Levels`.

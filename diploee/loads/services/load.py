@@ -190,8 +190,8 @@ def _means(
 class ServicesLoad(InstanceGroupLoad):
     """Load of the services of all request streams, planned when the run is opened.
 
-    With `answering`, flexible services respond to the demand-response events of the
-    scenario.
+    If `answering` is set, flexible services respond to the demand-response events of
+    the scenario.
     """
 
     columns = SERVICE_COLUMNS

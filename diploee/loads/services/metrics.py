@@ -86,7 +86,7 @@ def service_metrics(service: PlannedService) -> dict[str, Any]:
     served, latencies_s = service.served, service.latencies_s
     step_s, weight = served.step_s, _accepted_requests(served)
     changes = float(np.abs(np.diff(served.n_instances)).sum())
-    volumes, mean_instances = _volumes(served), _mean_instances(served)
+    volumes, mean_instances = _volume_metrics(served), _mean_instances(served)
     return {
         **volumes,
         **_per_node(
@@ -99,10 +99,10 @@ def service_metrics(service: PlannedService) -> dict[str, Any]:
         "instance_changes_per_hour": changes / (float(step_s.sum()) / S_PER_H),
         "latency_s": _latency_distribution(service, latencies_s, weight),
         **_cap_metrics(service, latencies_s, weight),
-        "hours_beyond_measured_rate": _hours(step_s, service.beyond_measured)
+        "hours_beyond_measured_rate": _hours_in_mask(step_s, service.beyond_measured)
         if latencies_s
         else None,
-        "hours_with_unserved_requests": _hours(step_s, served.unserved_rps > 0),
+        "hours_with_unserved_requests": _hours_in_mask(step_s, served.unserved_rps > 0),
     }
 
 
@@ -116,12 +116,12 @@ def _accepted_requests(served: ServedRequests) -> Float64Array:
     return np.maximum(accepted, 0.0)
 
 
-def _hours(step_s: Float64Array, mask: BoolArray) -> float:
+def _hours_in_mask(step_s: Float64Array, mask: BoolArray) -> float:
     """Return the time in intervals where a mask is true [h]."""
     return float(step_s[mask].sum() / S_PER_H)
 
 
-def _volumes(served: ServedRequests) -> dict[str, float]:
+def _volume_metrics(served: ServedRequests) -> dict[str, float]:
     """Return rates of incoming, served and rejected requests, and the backlog."""
     step_s = served.step_s
     total_s = float(step_s.sum())
@@ -226,7 +226,7 @@ def _cap_metrics(
         values["max_s"] = float(latency_s[has_requests].max())
     return {
         "latency_cap": {metric: values},
-        "hours_over_latency_limit": _hours(service.served.step_s, is_above),
+        "hours_over_latency_limit": _hours_in_mask(service.served.step_s, is_above),
     }
 
 

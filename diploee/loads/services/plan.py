@@ -96,7 +96,9 @@ class ServicePlanner:
         self.latency = [
             inputs.curves[name, service].latency for service in spec.services
         ]
-        self.caps = [_cap(service, events_ms) for service in spec.services.values()]
+        self.caps = [
+            _service_cap(service, events_ms) for service in spec.services.values()
+        ]
         self.capacities = _capacities(spec, name, self.latency)
         # Start of each phase, and the nodes of each service in it, shape (S,)
         self.phases_ms = [
@@ -297,7 +299,7 @@ class ServicePlanner:
             counts=self.counts,
         )
         services = tuple(
-            self._planned(row, name, requests, mean_rps)
+            self._plan_service(row, name, requests, mean_rps)
             for row, (name, requests) in enumerate(
                 zip(spec.services, served, strict=True)
             )
@@ -322,7 +324,7 @@ class ServicePlanner:
             self.name, spec.pool, self.pool_id, services, match, warnings, calendar
         )
 
-    def _planned(
+    def _plan_service(
         self, row: int, name: str, served: ServedRequests, mean_rps: float
     ) -> PlannedService:
         """Return the plan of one service, with its latency and reserved nodes."""
@@ -472,7 +474,9 @@ def _scaling_rules(
     return rules
 
 
-def _cap(service: Service, events_ms: Sequence[tuple[int, int]]) -> ServiceCap | None:
+def _service_cap(
+    service: Service, events_ms: Sequence[tuple[int, int]]
+) -> ServiceCap | None:
     """Return the power cap of a flexible service during events, or None."""
     if service.flexibility is None:
         return None

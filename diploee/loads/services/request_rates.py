@@ -81,7 +81,7 @@ def _random_times_ms(
     times_ms = np.concatenate(
         [
             block_ms + edges_ms + rng.integers(0, spacing_ms, edges_ms.size)
-            for block_ms, rng in _blocks(clock, seed, name, "nodes")
+            for block_ms, rng in _random_blocks(clock, seed, name, "nodes")
         ]
     )
     inner_ms = times_ms[(times_ms > clock.begin_ms) & (times_ms < clock.horizon_ms)]
@@ -103,7 +103,7 @@ def _draw_fluctuation(
 
     def normals(*purpose: str) -> Float64Array:
         """Return white standard normal numbers at the sample times."""
-        blocks = _blocks(clock, seed, name, *purpose)
+        blocks = _random_blocks(clock, seed, name, *purpose)
         # Reversed: if the start of the run cuts a block, its last numbers remain.
         numbers = [
             rng.standard_normal(max_in_block)[:n][::-1]
@@ -172,7 +172,7 @@ def _block_starts_ms(clock: RunClock) -> Int64Array:
     return np.arange(first, -(-clock.horizon_ms // BLOCK_MS), dtype=np.int64) * BLOCK_MS
 
 
-def _blocks(
+def _random_blocks(
     clock: RunClock, seed: int, name: str, *purpose: str
 ) -> list[tuple[int, np.random.Generator]]:
     """Return the start [ms] and the random generator of each block in a run."""

@@ -1,10 +1,11 @@
 """Power samples of a serving node, from files or synthesized from a power curve.
 
-The published three-minute samples can't be shipped. Their mean and peak are in the
-power curve, and their shape is described: noise, one to three drops of about 1 s, and
-near the highest rates a regular dip every 8 s that deepens during the sample
-(arXiv:2604.07345, Figure 13, and its data set). Each sample has exactly the mean power
-of the curve, and is periodic.
+The measured three-minute samples can't be shipped, so samples like them are
+synthesized. Mean and peak are those of the power curve. The shape follows the
+description of the measurements: noise, one to three drops of about 1 s, and near the
+highest rates a regular dip every 8 s that deepens during the sample (arXiv:2604.07345,
+Figure 13, and its data set). Each sample is periodic and has exactly the mean power of
+the curve.
 
 See also: docs/models/serving.md
 """

@@ -47,7 +47,7 @@ class ScalingRules(NamedTuple):
 
     @property
     def has_memory(self) -> bool:
-        """Whether the number of instances depends on more than the present rate."""
+        """Whether the number of instances depends on past request rates."""
         return bool(
             self.startup_ms or self.cooldown_ms or self.interval_ms or self.drain_s
         )
@@ -262,7 +262,9 @@ def whole_instances(rate_rps: float, max_rate_rps: float, n_max: int) -> int:
 
 
 @njit(inline="always")
-def _suffice(n_instances: int, rate_rps: float, completion_rate_rps: float) -> bool:
+def _complete_rate(
+    n_instances: int, rate_rps: float, completion_rate_rps: float
+) -> bool:
     """Return True if instances complete a rate.
 
     The expression is that of `whole_instances`, so the instances that it returns always
@@ -311,7 +313,9 @@ def _serve_interval(
 
     The backlog is that at the end of the interval.
     """
-    is_enough = rate <= 0 or (serving > 0 and _suffice(serving, rate, instance_rps))
+    is_enough = rate <= 0 or (
+        serving > 0 and _complete_rate(serving, rate, instance_rps)
+    )
     capacity = serving * instance_rps if serving > 0 else 0.0
     if not (drain_s > 0 and (backlog > 0 or not is_enough)):
         served_rps = rate if is_enough else capacity
@@ -424,7 +428,7 @@ def fifo_wait_s(
     """Return the waiting time in the queue for the requests of each interval [s].
 
     The queue is first in, first out, and modeled as a fluid: a request waits from its
-    arrival until as many requests have been served as had arrived before it. `at`
+    arrival until as many requests have been served as had arrived before it. `fraction`
     selects the request within each interval: 0 is the first, 0.5 the middle, 1 the
     last. Assumed: requests that still wait at the end are served at `final_rate_rps`,
     the rate of all instances.

@@ -98,10 +98,10 @@ class PlannedService:
 
         Under a cap an instance is slower, so the same rate loads it like a higher one.
         """
-        return self.instance_rate_rps / self._speed
+        return self.instance_rate_rps / self._instance_speed
 
     @property
-    def _speed(self) -> Float64Array | float:
+    def _instance_speed(self) -> Float64Array | float:
         """Speed of an instance in each interval, relative to no cap."""
         cap, starts_ms = self.cap, self.served.edges_ms[:-1]
         return 1.0 if cap is None else cap.speed_at(starts_ms)
@@ -116,7 +116,7 @@ class PlannedService:
         curves = {} if self.latency is None else self.latency.by_metric
         each_rps = self.uncapped_rate_rps
         return {
-            metric: curve.at(each_rps) / self._speed
+            metric: curve.at(each_rps) / self._instance_speed
             + (0 if metric in BETWEEN_TOKENS else self.wait_s[1])
             for metric, curve in curves.items()
         }

@@ -32,10 +32,11 @@ NEVER_MS = 2**62
 class ConservativeBackfill:
     """Conservative backfilling: each job reserves the earliest gap at its submission.
 
-    If a job ends earlier than expected, each waiting job, in the order of submission,
-    moves to the earliest gap, which is never later [1]_; so again at the following job
-    ends, until no job moves. Assumed (judgement): while a job exceeds its estimate, all
-    reservations are renewed at each time, and may be later.
+    If a job ends earlier than expected, the reservation of each waiting job, in the
+    order of submission, is moved to the earliest gap, which is never later than before
+    [1]_. This is repeated at the following job ends until no reservation moves. Assumed
+    (judgement): while a job exceeds its estimate, all reservations are made anew at
+    each time, and may be later than before.
 
     Parameters
     ----------

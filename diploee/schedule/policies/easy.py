@@ -54,7 +54,7 @@ def easy_starts(
         return started
     ends = [(end_ms, n_nodes[job]) for job, end_ms in view.running.items()]
     ends += [(now_ms + estimate_ms[job], n_nodes[job]) for job in started]
-    shadow_ms, extra_nodes = _shadow(ends, now_ms, free_nodes, n_nodes[head])
+    shadow_ms, extra_nodes = _shadow_time(ends, now_ms, free_nodes, n_nodes[head])
     if order == "sjbf":
         waiting.sort(key=lambda job: (estimate_ms[job], job))
     for job in waiting:
@@ -69,7 +69,7 @@ def easy_starts(
     return started
 
 
-def _shadow(
+def _shadow_time(
     ends: list[tuple[int, int]], now_ms: int, free_nodes: int, needed: int
 ) -> tuple[int, int]:
     """Return the shadow time of a job [ms], and the extra nodes then.

@@ -13,7 +13,7 @@ from builders import tiny_run
 from diploee import Run
 from diploee.base import Metric
 from diploee.base.column_specs import Column
-from diploee.facility.meters import EnergyMeter
+from diploee.facility.stage_meters import EnergyMeter
 from diploee.metrics import MEASURES, RunMeasure
 from diploee.reports.build import build_report
 

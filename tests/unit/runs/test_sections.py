@@ -18,7 +18,7 @@ from diploee.metrics.catalogue import declared_metrics
 from diploee.reports.run_sections import run_sections
 from diploee.runs.formatting import format_time, number_format
 from diploee.runs.lower_bounds import data_limits_note
-from diploee.runs.ranked import sort_by_rank
+from diploee.runs.metric_order import sort_by_rank
 from diploee.runs.sections import Section, Statistic, as_dict, long_rows, side_by_side
 
 STAGES = [

@@ -10,7 +10,12 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from diploee.base.jit import njit
-from diploee.base.measures.ramps import SignalHistogram, differences, ramps, ranges
+from diploee.base.measures.ramps_and_swings import (
+    SignalHistogram,
+    differences,
+    ramps,
+    ranges,
+)
 from diploee.base.measures.series import (
     QUANTA_PER_MW,
     Chunk,

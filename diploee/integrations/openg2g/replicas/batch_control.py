@@ -21,7 +21,9 @@ Each model is then set to the feasible batch size nearest to 2^x on a log scale.
 `raise_after_s`, an increase is delayed; meanwhile x stays halfway between the two
 sizes. The method is OpenG2G's [1]_; here all excesses are relative, so that one set of
 gains suits all, and kappa, the term of an augmented Lagrangian, damps the oscillation
-of the plain method. ASSUMPTION: the gains are our choice [J].
+of the plain method. w, alpha, rho, kappa and gamma are the gains of `FeedbackSpec`; l_i
+is the measured latency and x_i,before the x of the step before. ASSUMPTION (judgement):
+the gains are our choice.
 
 References
 ----------

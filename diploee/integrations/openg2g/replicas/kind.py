@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from diploee.integrations.openg2g.replicas.schema import (
+from diploee.integrations.openg2g.replicas.columns_and_metrics import (
     REPLICA_METRICS,
     replica_columns,
 )

@@ -5,13 +5,14 @@ of busy nodes.
 
 Replica i of a model at batch size b draws ``a_i p_b(t + phi_i D_b)``: its template p_b,
 repeated with its length D_b, from a random phase phi_i, times a random amplitude a_i.
-Both are sampled once per run, so that added replicas do not change the others. The
+Phase and amplitude of each replica are sampled once per run, so that added replicas do
+not change the others. The
 noise of R replicas, independent with standard deviation ``f a_i p``, is one normal
 sample with standard deviation ``f sqrt(sum (a_i p)^2)``. Batch sizes change only
 between control intervals; in each interval, the mean latency over replicas is sampled
-once from the mixture of its batch size. ASSUMPTION: a change of batch size is
-instantaneous and keeps the phase within the template, and the replicas of all models
-fill nodes without gaps [J].
+once from the mixture of its batch size. ASSUMPTION (judgement): a change of batch size
+is instantaneous and keeps the phase within the template, and the replicas of all models
+fill nodes without gaps.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from diploee.integrations.openg2g.artifact_cache import (
     ModelData,
 )
 from diploee.integrations.openg2g.folder import specs_of
-from diploee.integrations.openg2g.replicas.schema import (
+from diploee.integrations.openg2g.replicas.columns_and_metrics import (
     CAP_COLUMN,
     OF_STREAM,
     replica_columns,
@@ -348,7 +349,7 @@ class ReplicaPlan:
 
 
 def replica_labels(plans: Sequence[ReplicaPlan]) -> list[tuple[str, ...]]:
-    """Return the models' labels in results, ``stream.model`` if names are repeated."""
+    """Return the models' labels in results: names, or ``stream.model`` if repeated."""
     names = [model.name for plan in plans for model in plan.models]
     are_unique = len(set(names)) == len(names)
     return [
@@ -388,7 +389,7 @@ class ReplicasLoad(InstanceGroupLoad):
             ReplicaPlan(name, spec, facility, clock, seed, data)
             for name, spec in specs.items()
         ]
-        super().__init__(*_instance_groups(self.plans, facility, library))
+        super().__init__(*_groups_by_stream(self.plans, facility, library))
         self.columns = replica_columns(specs)
 
     def values(self, block: Block) -> Values:
@@ -445,7 +446,7 @@ class ReplicasLoad(InstanceGroupLoad):
         }
 
 
-def _instance_groups(
+def _groups_by_stream(
     plans: Sequence[ReplicaPlan], facility: Facility, library: ProfileLibrary
 ) -> tuple[list[InstanceGroup], ProfileLibrary]:
     """Return an instance group per stream, and the library with the groups' profiles.

@@ -49,7 +49,7 @@ from diploee.integrations.openg2g.benchmark_runs import (
     PowerReadings,
     select_measurements,
 )
-from diploee.integrations.openg2g.benchmark_spec import InferenceModelSpec
+from diploee.integrations.openg2g.inference_model_spec import InferenceModelSpec
 
 Positive = Annotated[float, Field(gt=0, le=MAX_NUMBER)]
 
@@ -188,7 +188,7 @@ class Request(Record):
 
 
 class ResultFile(Record):
-    """Content of a result file, as far as the package reads it."""
+    """Content of a result file: the keys that are read."""
 
     timeline: Timeline
     results: list[Request]
@@ -243,7 +243,7 @@ class ResultsSource(BenchmarkSource):
 
 
 def _find_measurements(file: Path) -> Measurement:
-    """Return the measurements by file path."""
+    """Return the measurement of a result file, from the configuration in its path."""
     parts = file.parts[:-1]
     below = parts[-5:] if len(parts) >= 5 else ()
     words = parts[-1].split("+") if parts else []
@@ -274,8 +274,8 @@ def benchmark_run(
 ) -> BenchmarkRun:
     """Return the measurement of one result file.
 
-    Mean power and throughput come from the steady state's energy counter, where the
-    file has it, else from the readings and the whole run.
+    Mean power and throughput are those of the steady state if the file has its energy;
+    otherwise power is the mean of the readings, and throughput that of the whole run.
     """
     timeline = content.timeline
     steady_s = (timeline.steady_state_start_time, timeline.steady_state_end_time)
@@ -323,9 +323,10 @@ def _power(power: PowerTrace, counts: Counter[str]) -> tuple[PowerReadings, ...]
 def spread_chunks(requests: list[Float64Array], counts: Counter[str]) -> Float64Array:
     """Return inter-token latencies with a chunk's latency spread over its tokens [s].
 
-    A server may send several tokens in a chunk: the first token has the whole latency,
-    the others 0. Each token gets an equal part. Zeros before a request's first latency
-    belong to no chunk and are dropped.
+    If a server sends several tokens in a chunk, the first token has the latency of the
+    chunk in the data, and the others have 0. The result is an equal latency for each
+    token of the chunk. Zeros before a request's first latency belong to no chunk and
+    are dropped.
     """
     filled = [itl for itl in requests if itl.size]
     if not filled:

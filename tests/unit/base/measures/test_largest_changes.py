@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diploee import run as simulate
-from diploee.base.measures.ramps import LargestChanges
+from diploee.base.measures.ramps_and_swings import LargestChanges
 from diploee.base.measures.series import MeasureRunner
 
 STEP_MS = 100

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from diploee.base.measures.ramps import Rainflow, TurningPoints
+from diploee.base.measures.ramps_and_swings import Rainflow, TurningPoints
 from diploee.base.measures.series import QUANTA_PER_W, Chunk
 
 ASTM_SERIES = [-2, 1, -3, 5, -1, 3, -4, 4, -2]

@@ -18,7 +18,7 @@ from diploee.base.errors import InputError
 from diploee.base.files.paths import shipped_folder
 from diploee.importers.inputs import load_inputs
 from diploee.integrations.zeus import read_traces
-from diploee.integrations.zeus.recurring_jobs import share_out
+from diploee.integrations.zeus.recurring_jobs import assign_workloads
 from diploee.integrations.zeus.traces import chosen_workloads
 from diploee.loads.jobs.streams import JobStreams
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
@@ -127,7 +127,10 @@ def test_a_group_trace_gives_the_submissions_and_repeats(tmp_path: Path) -> None
 def test_shares_become_whole_numbers_of_recurring_jobs(
     n_jobs: int, shares: list[float], wanted: list[int]
 ) -> None:
-    assert np.bincount(share_out(n_jobs, np.array(shares, float))).tolist() == wanted
+    assert (
+        np.bincount(assign_workloads(n_jobs, np.array(shares, float))).tolist()
+        == wanted
+    )
 
 
 def test_each_recurring_job_recurs_with_the_same_probability() -> None:

@@ -1,4 +1,4 @@
-"""`InferenceModelSpec`: selects benchmark measurements of a model, with service limits.
+"""`InferenceModelSpec`: a served model's measurements and service limits.
 
 A YAML file of specs has a list ``models:`` whose entries have the fields as keys.
 """

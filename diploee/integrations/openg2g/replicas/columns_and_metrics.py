@@ -136,6 +136,6 @@ REPLICA_METRICS = tuple(
 
 
 def replica_columns(specs: Mapping[str, ReplicaStream] | None) -> Columns:
-    """Return the series columns of replica streams, all possible ones for None."""
+    """Return the series columns of replica streams; None for all possible columns."""
     with_cap = specs is None or any(spec.signal for spec in specs.values())
     return (*REPLICA_COLUMNS, CAP_COLUMN) if with_cap else REPLICA_COLUMNS

@@ -1,4 +1,7 @@
-"""Meters of stages, which are read at the end of a run."""
+"""Meters of facility stages: statistics of a stage's columns, accumulated over a run.
+
+The statistics are energy, extremes, and hours above the rating.
+"""
 
 from __future__ import annotations
 

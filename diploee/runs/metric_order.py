@@ -10,7 +10,8 @@ from dataclasses import dataclass
 class Pivot:
     """A table of metrics, with a row for each match of `<row>` in the keys.
 
-    `columns` maps the rest of a key to its heading; None means the metric's label.
+    `columns` maps the part of the key after `<row>` to the column's heading; None means
+    the metric's label.
     """
 
     title: str

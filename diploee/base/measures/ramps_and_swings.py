@@ -7,9 +7,10 @@ half-cycles are those of ASTM E1049-85 (5.4.4). Closed swings plus half-cycles o
 residue give the ASTM count. Removing smaller swings first does not change larger ones,
 so counting only swings above a threshold equals prior hysteresis filtering.
 
-The `rainflow` package (which tests compare with) is a Python generator and a hundred
-times too slow for 0.1 s values. Here the open points are the state, so the count does
-not depend on the size of blocks.
+The `rainflow` package (with which tests compare) is pure Python and a hundred times too
+slow for 0.1 s values. Here the turning points that belong to no closed swing yet are
+kept from block to block, so the count does not depend on how a series is cut into
+blocks.
 """
 
 from __future__ import annotations
@@ -79,10 +80,8 @@ def ranges(n: int) -> Signal:
 def rolling_ranges(chunk: Chunk, sizes: list[int]) -> list[Int64Array]:
     """Return the ranges of all windows that end in the new values, by window length.
 
-    Minima and maxima over w values come from those over powers of two (two overlapping
-    windows cover any length): a few vector passes for all lengths together.
-    `scipy.ndimage.maximum_filter1d` takes several times as long at 0.1 s. `sizes` are
-    window lengths in ascending order.
+    `sizes` are window lengths [values] in ascending order. The extreme of a window is
+    that of two overlapping windows whose length is a power of two.
     """
     values = chunk.values
     parts: list[list[Int64Array]] = [[] for _ in sizes]
@@ -179,9 +178,9 @@ BothWays = tuple[tuple[int, int, int], tuple[int, int, int]]
 class LargestChanges:
     """The largest rise and fall between any two values at most `n` steps apart.
 
-    A result holds the size and the times of the earlier and the later value [ms]; of
-    equal changes the first. The size is 0 if the series never rises (or falls), and -1
-    without values.
+    A result has the size of the change, and the times of its earlier and later value
+    [ms]. Of several equal changes it is the first. The size is 0 if the series never
+    rises (or falls), and -1 if it has no values.
     """
 
     def __init__(self, n: int) -> None:
@@ -214,10 +213,9 @@ def _largest_changes(
 ) -> Int64Array:
     """Return the largest rise and fall that end at or after index `first`.
 
-    Each is a size and two indices; changes up to the given sizes are ignored. A chunk
-    whose extremes, together with those of the n values before it, allow no larger
-    change is skipped; in the others a monotonic queue keeps the minimum of the last n +
-    1 values at its head (Lemire 2006).
+    Each change is a size and two indices. Only changes larger than `size_up` and
+    `size_down` are returned. A monotonic queue keeps the minimum of the last n + 1
+    values at its head (Lemire 2006).
     """
     result = np.zeros((2, 3), dtype=np.int64)
     n_chunks = -(-values.size // _CHUNK_OF_CHANGES)
@@ -265,7 +263,7 @@ _BATCH_SIZE = 4096
 
 
 class Rainflow:
-    """Counts of the closed swings of at least a threshold [W], the hysteresis.
+    """Rainflow counts of the closed swings of at least a threshold [W].
 
     `classes` are counts by `CLASS_FACTORS`; `largest_ms` are the times of both turning
     points of the largest swing, of equal swings the earliest. Half-cycles of the
@@ -353,7 +351,9 @@ def _close_swings(
     threshold: int,
     closed_swings: Int64Array,
 ) -> tuple[int, int, int]:
-    """List the swings that points from `begin` on close; move open points to the front.
+    """List the swings that later points close; move open points to the front.
+
+    The later points are those from index `begin` on.
 
     The function stops when `closed_swings` might not have space for the swings of one
     more point. It returns the number of open points, the next point to read, and the
