@@ -15,8 +15,8 @@ from diploee.runs.formatting import MIN_RUNS, interval, number_format
 from diploee.runs.sections import Section, SectionTable, Statistic
 
 HELD, LATE = 0.02, 0.05
-"""ASSUMPTION: a level is recommended if the load stays within 2 % of it in all calls,
-and at most 5 % of the jobs are late."""
+"""ASSUMPTION: a firm level is recommended if, in all calls, the load exceeds it by at
+most 2 % of the level, and at most 5 % of the jobs are late."""
 
 NUMBERS = (
     ("above", "h", "hours_above"),
@@ -36,7 +36,7 @@ NUMBERS = (
 """Columns of the table: quantity, unit and field of a result."""
 
 
-def _headline(results: Sequence[FirmResult]) -> list[FirmResult]:
+def _headline_results(results: Sequence[FirmResult]) -> list[FirmResult]:
     """Return the results of the notice nearest to an hour."""
     notices = {each.notice_ms for each in results}
     notice_ms = min(notices, key=lambda ms: abs(ms - MS_PER_H))
@@ -55,45 +55,45 @@ def _is_held(result: FirmResult) -> bool:
 
 
 def _lowest_held(results: Sequence[FirmResult]) -> float | None:
-    """Return the lowest level that is held, as are all above it [MW]."""
+    """Return the lowest level that is held together with all levels above it [MW]."""
     lowest = None
-    for of_level in _by_level(results):
-        if not all(map(_is_held, of_level)):
+    for level_results in _by_level(results):
+        if not all(map(_is_held, level_results)):
             break
-        lowest = of_level[0].level_mw
+        lowest = level_results[0].level_mw
     return lowest
 
 
 def _median(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.median(known)) if len(known) == len(values) else None
+    present = [value for value in values if value is not None]
+    return float(np.median(present)) if len(present) == len(values) else None
 
 
 def _band(values: Sequence[float | None]) -> tuple[float, float] | None:
-    """Return P5 and P95 over seeds, or of few seeds the least and the most."""
-    known = [value for value in values if value is not None]
-    if len(known) < len(values) or len(known) < 2:
+    """Return P5 and P95 over seeds, or minimum and maximum if the seeds are few."""
+    present = [value for value in values if value is not None]
+    if len(present) < len(values) or len(present) < 2:
         return None
-    ends = (5, 95) if len(known) >= MIN_RUNS else (0, 100)
-    low, high = np.percentile(known, ends).tolist()
+    ends = (5, 95) if len(present) >= MIN_RUNS else (0, 100)
+    low, high = np.percentile(present, ends).tolist()
     return low, high
 
 
 def recommendation(
     results: Sequence[FirmResult], bounds_mw: tuple[float, float]
 ) -> str:
-    """Return the level to sign in one sentence, with its band over seeds."""
-    of_notice = [each for each in _headline(results) if each.calls == ALL]
+    """Return one sentence: the recommended firm level, with its range over seeds."""
+    notice_results = [each for each in _headline_results(results) if each.calls == ALL]
     peak_mw = bounds_mw[1]
     pattern = number_format([peak_mw])
     mw = pattern.format
-    below = [each for each in of_notice if each.level_mw < peak_mw * (1 - 1e-9)]
+    below = [each for each in notice_results if each.level_mw < peak_mw * (1 - 1e-9)]
     seeds = sorted({each.seed for each in below})
     lowest = [_lowest_held([r for r in below if r.seed == seed]) for seed in seeds]
-    of_seeds = [peak_mw if level is None else level for level in lowest]
-    level_mw = max(of_seeds, default=peak_mw)
-    notice = f"a notice of {interval(of_notice[0].notice_ms)}"
-    low_mw, n_seeds = min(of_seeds, default=peak_mw), len(seeds)
+    seed_levels = [peak_mw if level is None else level for level in lowest]
+    level_mw = max(seed_levels, default=peak_mw)
+    notice = f"a notice of {interval(notice_results[0].notice_ms)}"
+    low_mw, n_seeds = min(seed_levels, default=peak_mw), len(seeds)
     band = f" (in {n_seeds} seeds {mw(low_mw)} to {mw(level_mw)} MW)" * (n_seeds > 1)
     if level_mw >= peak_mw:
         text = f"Sign all {mw(peak_mw)} MW as firm{band}"
@@ -107,7 +107,7 @@ def recommendation(
         )
     rows = [each for each in below if each.level_mw == level_mw]
     hours, relief, gpu_h = (
-        _round(float(np.median([getattr(each, field) for each in rows])))
+        _three_digits(float(np.median([getattr(each, field) for each in rows])))
         for field in ("hours_above", "relief_mwh", "delayed_gpu_h")
     )
     slowed = max(each.requests_slowed / max(each.n_requests, 1) for each in rows)
@@ -122,27 +122,27 @@ def recommendation(
 
 
 def _shortfall(rows: Sequence[FirmResult]) -> str:
-    """Return the reason why a level is not held in the seed that misses most."""
+    """Return the reason why a level is not held, from the worst of its results."""
     left_mw = max(each.largest_left_mw for each in rows)
     if left_mw > HELD * rows[0].level_mw:
-        return f"{_round(left_mw)} MW above it remains, {HELD:.0%} is allowed"
+        return f"{_three_digits(left_mw)} MW above it remains, {HELD:.0%} is allowed"
     late = max(each.jobs_late / max(each.n_jobs, 1) for each in rows)
     return f"{late:.1%} of the jobs are late, {LATE:.0%} is allowed"
 
 
 def _replacement(rows: Sequence[FirmResult]) -> str:
-    """Return the battery or generator that holds a level without the load."""
+    """Return text: the battery or generator that holds a level with rigid load."""
     power_mw = max(each.largest_above_mw for each in rows)
     energy = [each.battery_mwh for each in rows]
-    known = [mwh for mwh in energy if mwh is not None]
-    generator = f"a generator of {_round(power_mw)} MW"
-    if len(known) < len(energy):
+    present = [mwh for mwh in energy if mwh is not None]
+    generator = f"a generator of {_three_digits(power_mw)} MW"
+    if len(present) < len(energy):
         return generator
-    size = f"{_round(power_mw)} MW and {_round(max(known))} MWh"
+    size = f"{_three_digits(power_mw)} MW and {_three_digits(max(present))} MWh"
     return f"a battery of {size} or {generator}"
 
 
-def _round(value: float) -> str:
+def _three_digits(value: float) -> str:
     """Format a number with three significant digits."""
     return number_format([value], 3).format(float(f"{value:.3g}"))
 
@@ -156,14 +156,14 @@ def firm_sections(
     can_wait: bool,
 ) -> list[Section]:
     """Return the table of levels with its recommendation and notes."""
-    shown = _headline(results)
+    headline = _headline_results(results)
     cells, peak_mw = list[Statistic](), bounds_mw[1]
     pattern = number_format([peak_mw])
     serves = any(each.requests_slowed for each in results)
-    for of_level in _by_level(shown):
-        level_mw = of_level[0].level_mw
+    for level_results in _by_level(headline):
+        level_mw = level_results[0].level_mw
         item = pattern.format(level_mw)
-        rows = [each for each in of_level if each.calls == ALL]
+        rows = [each for each in level_results if each.calls == ALL]
         non_firm = max(peak_mw - level_mw, 0.0)
         cells.append(Statistic(item, non_firm, "MW", quantity="non-firm"))
         for quantity, unit, field in NUMBERS:
@@ -182,8 +182,8 @@ def firm_sections(
                     pattern="" if unit else "{:,.0f}",
                 )
             )
-        kept = [100 * part for each in of_level for part in each.kept]
-        ends = np.percentile(kept, (5, 95)) if kept else (None, None)
+        kept_percent = [100 * part for each in level_results for part in each.kept]
+        ends = np.percentile(kept_percent, (5, 95)) if kept_percent else (None, None)
         for quantity, end in zip(("kept, P5", "kept, P95"), ends, strict=True):
             percent = None if end is None else float(end)
             cells.append(
@@ -204,8 +204,8 @@ def firm_sections(
             f"Simulated: the undisturbed {name} over {days:.3g} days in means over "
             f"{interval(step_ms)}, seeds: {n_seeds}; medians over seeds, 'above' to "
             "'same weekday' with calls in all hours above the level and "
-            f"{interval(shown[0].notice_ms)} of notice. Dispatched on it, job by job: "
-            "what jobs do under a level, by "
+            f"{interval(headline[0].notice_ms)} of notice. Dispatched on it, job by "
+            "job: what jobs do under a level, by "
             "their mean power, with the order of their undisturbed starts in place of "
             "the pool's scheduler."
         ),
@@ -228,11 +228,13 @@ def firm_sections(
 
 
 def firm_chart(name: str, results: Sequence[FirmResult]) -> Chart:
-    """Return the chart of relief against the work that it delays, by set of calls."""
-    shown, lines = _headline(results), list[Line]()
-    for k, calls in enumerate(dict.fromkeys(each.calls for each in shown)):
-        of_set = [each for each in shown if each.calls == calls and each.hours_called]
-        levels = list(_by_level(of_set))
+    """Return the chart of mean relief and delayed work, a line per set of calls."""
+    headline, lines = _headline_results(results), list[Line]()
+    for k, calls in enumerate(dict.fromkeys(each.calls for each in headline)):
+        set_results = [
+            each for each in headline if each.calls == calls and each.hours_called
+        ]
+        levels = list(_by_level(set_results))
         relief_mw, gpu_h = (
             [[getattr(r, field) / r.hours_called for r in rows] for rows in levels]
             for field in ("relief_mwh", "delayed_gpu_h")
@@ -254,7 +256,7 @@ def firm_chart(name: str, results: Sequence[FirmResult]) -> Chart:
                 limits=limits,
             )
         )
-    notice = interval(shown[0].notice_ms)
+    notice = interval(headline[0].notice_ms)
     return Chart(
         "firm",
         f"Relief and its cost by firm level, {name}",
