@@ -37,7 +37,7 @@ from diploee.base.units import (
 )
 from diploee.grid.dynamics.ride_through_study import ride_through
 from diploee.grid.export.by_year import installed_power
-from diploee.grid.export.text import write_rows
+from diploee.grid.export.csv_writer import write_rows
 from diploee.grid.limits.file import load_limits
 from diploee.grid.limits.report import COVERAGE, get_reports, limits_section
 from diploee.metrics.at_step import PEAK_MS, RAMP_MS

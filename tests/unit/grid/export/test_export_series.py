@@ -15,7 +15,7 @@ from diploee import Run
 from diploee.base.errors import InputError
 from diploee.grid.export import FORMATS, Options, export_run
 from diploee.grid.export.base import ExportRequest, Format, WrittenFiles
-from diploee.grid.export.text import naive_stamps
+from diploee.grid.export.csv_writer import naive_stamps
 from diploee.runs import series
 
 
