@@ -29,7 +29,7 @@ from diploee.fits.fragment import (
     suggest_other_command,
 )
 from diploee.fits.requests.fit import fit_requests, trim_trace
-from diploee.fits.requests.summary import request_stream, stream_comments
+from diploee.fits.requests.scenario_entry import request_stream, stream_comments
 from diploee.importers.request_traces import TRACE_FORMATS
 from diploee.importers.request_traces.generic_csv import Meaning
 from diploee.importers.request_traces.read import read_request_trace

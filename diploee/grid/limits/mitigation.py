@@ -108,7 +108,7 @@ ENDLESS_STORE = PLAIN_BATTERY.store()._replace(
 
 @dataclass(frozen=True)
 class Mitigation(Brief):
-    """Smallest battery with which a run meets its limits, and effects of the battery."""
+    """Smallest battery with which a run meets its limits, and its effects."""
 
     # Entry of `facility.stages` with which the run meets its limits; None if none is
     # needed
