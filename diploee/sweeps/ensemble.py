@@ -21,10 +21,10 @@ from diploee.base.tables import Float64Array
 from diploee.runs.formatting import MIN_RUNS
 from diploee.sweeps.draws import Choice
 from diploee.sweeps.expand import PlannedRun
+from diploee.sweeps.folder import RUNS, write_file
 from diploee.sweeps.loading import Sweep
 from diploee.sweeps.record import Result, json_bytes, read_load_shape, table_bytes
 from diploee.sweeps.spec import SweepSpec
-from diploee.sweeps.store import RUNS, write_file
 
 ENSEMBLE_TABLE = "ensemble.parquet"
 ENVELOPE_TABLE = "envelope.parquet"
