@@ -1,4 +1,4 @@
-"""Public Python functions for planners: the table by year, and a whole package."""
+"""Public functions for planners: a table by calendar year, and a planner's package."""
 
 from __future__ import annotations
 
@@ -41,20 +41,21 @@ def by_year(
         CSV of the peak hours, such as those of `diploee.datasheet`; rows of the same
         name are one case. By default the site's own highest hours of each season.
     step : str, optional
-        Coarser step, such as ``"15 min"``, whose means are taken.
+        Step of the values, such as ``"15 min"``; means over steps of the run.
 
     Returns
     -------
     pandas.DataFrame
-        A row for each calendar year, step and case: the largest of its means, and P50
-        and P95 of MW, Mvar, power factor, and of IT and cooling apart [MW]; rated power
-        and contract of all nodes that stand [MW]. Each ``*_basis`` says what the
-        figures before it are, and what is assumed.
+        A row for each calendar year, step of the build-out and case (all hours or a
+        peak): the peak, and P50 and P95 of MW, Mvar, power factor, IT power and
+        cooling power [MW]; rated power and contract of all nodes installed so far
+        [MW]. Each column ``*_basis`` gives the source and the assumptions of the
+        columns before it.
 
     Raises
     ------
     InputError
-        If the run can't be read, or the file has other hours than the run.
+        If the run can't be read, or a peak hour is not within the run.
     """
     from diploee.grid.export.base import Options
     from diploee.grid.export.registry import by_year as year_table
@@ -79,11 +80,12 @@ def package(
     at_most_s: float | None = None,
     progress: InstanceOf[Progress] | None = None,
 ) -> Path:
-    """Simulate a site, and write what a planner asks of it into one folder.
+    """Simulate a site, and write a folder with all documents that a planner requests.
 
-    Its README lists the file for each question, the assumptions, and what the run
-    does not support. The same scenario gives the same bytes. Where an older package of
-    another scenario is replaced, a page has the differences.
+    The folder's README lists the file for each question, the assumptions, and the
+    questions that the run can't answer. The same scenario gives the same bytes. If the
+    folder replaces an older package with other keys or results, a page lists the
+    differences.
 
     Parameters
     ----------
@@ -92,9 +94,9 @@ def package(
     out : path
         Folder to write; it is whole or absent.
     limits : Limits, path or str, or a list of these
-        Limits to check during the run, files of such, or names of presets.
+        Limits to check during the run, files of limits, or names of presets.
     peaks : path, optional
-        CSV of a system's peak hours, for the table by year and that of firm levels.
+        CSV of the power system's peak hours, for the tables by year and of firm levels.
     excel : bool
         Also write the table by year as a workbook.
     force : bool
@@ -146,6 +148,6 @@ def package(
 def firm_section(
     scenario: Scenario, profiles: AnyProfiles = (), peaks: Path | str | None = None
 ) -> Section:
-    """Return the table of a site's firm levels, by the seed of the scenario."""
-    found = firm(scenario, seeds=1, notice="1 h", profiles=profiles, peaks=peaks)
-    return found.sections()[0]
+    """Return the table of a site's firm levels, for the scenario's seed alone."""
+    study = firm(scenario, seeds=1, notice="1 h", profiles=profiles, peaks=peaks)
+    return study.sections()[0]

@@ -28,7 +28,7 @@ from diploee import Run
 from diploee.grid.limits import LimitReport
 from diploee.importers import read_job_log, read_request_trace
 from diploee.runs.sections import as_dict
-from diploee.studio.sites import Draft, StudioFolder, page_contents, search_keys
+from diploee.studio.page_contents import Draft, StudioFolder, page_contents, search_keys
 
 RUNS: dict[str, dict[str, Any]] = {
     "colocation_10mw_poi": {"duration": "6 h"},

@@ -1,4 +1,4 @@
-"""Public Python functions of `diploee`, one for each command but sweeps and reports.
+"""Public Python functions of `diploee`, as on its command line.
 
 `sites` loads scenarios, `running` simulates them, `finished` evaluates runs, and
 `measured` reads logs and measured power.

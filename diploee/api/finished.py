@@ -198,7 +198,7 @@ class Run(RunFolder):
 
     @cached_property
     def ride_through(self) -> dynamics.RideThroughResult:
-        """Response to the shipped event, by the settings ``facility.ride_through``."""
+        """Response to the default event with the settings `facility.ride_through`."""
         return self.answer()
 
     @checked_arguments
@@ -264,10 +264,11 @@ class Run(RunFolder):
         drives: float = 0.0,
         nominal_hz: float = 60.0,
     ) -> ModelQuality:
-        """Test the site as a dynamic model at a time, by default that of the peak.
+        """Run a planner's tests of the site's dynamic model (model-quality tests).
 
-        Arguments as in `Site.open`; `diploee.reports.write_model_quality` makes the
-        page.
+        The load is constant, with its value at the time `at`; by default the time of
+        the run's peak. Other arguments are those of `Site.open`.
+        `diploee.reports.write_model_quality` writes an HTML page of the result.
         """
         from diploee.grid.dynamics.quality_tests import model_quality, peak_time
 
@@ -340,20 +341,21 @@ class Run(RunFolder):
         year, leap_day : int and {"drop-feb29", "drop-last-day"}, optional
             Calendar year of an 8760 format, and the day that a leap year loses.
         time_zone : str, optional
-            Zone of csv stamps; the facility's by default.
+            Time zone of the timestamps (csv); the facility's by default.
         name, bus, kv, actual : str, str, float and bool, optional
-            Name of the load and of its bus, rated voltage [kV], and multipliers in kW
-            (OpenDSS, PyPSA).
+            Name of the load, name of its bus, rated voltage [kV], and whether
+            multipliers are in kW instead of per unit (OpenDSS, PyPSA).
         mva : float, optional
             Base of per-unit values [MVA] (andes, pscad).
         at, bus_number, parts : datetime, int and sequence of str, optional
-            Moment of the study, bus number, and records to write (psse).
+            Time of the load in the study, bus number, and records to write (psse).
         zone, area : str, optional
             Zone and area (pjm-lla).
         drives, vd1, vd2, frcel, perc1_head : float and str, optional
-            Parameters of the composite load, and the head of PERC1's record (psse).
+            Parameters of the composite load model, and the first fields of PERC1's DYR
+            record (psse).
         hz, fast_hz, equal, signal : float and str, optional
-            Frequencies and kind of a repeated wave (psse), signal (pscad).
+            Parameters of a periodic waveform (psse), and signal to write (pscad).
 
         Returns
         -------
@@ -421,13 +423,13 @@ class Run(RunFolder):
         out : path
             HTML page to write.
         csv_file : path, optional
-            CSV file of its figures.
+            CSV file of the data sheet's values, to be written too.
         limits : Limits, path or str, or a list of these
             Limits to check, in addition to those that the run was checked against.
         peaks : path, optional
             CSV file of a utility's peak intervals.
         bands : path, optional
-            Ensemble of the run's scenario, for the P5 and P95 of the figures.
+            Folder of an ensemble of the run's scenario, for P5 and P95 of the values.
         force : bool
             Replace existing files.
         """
@@ -446,13 +448,13 @@ class Run(RunFolder):
 
     @checked_arguments
     def plot(self, chart: str = "peak-week") -> Picture:
-        """Draw a chart of the run's report by its id, for a notebook to show.
+        """Draw a chart of the run's report, as a picture for notebooks.
 
         Parameters
         ----------
         chart : str
-            Such as ``"carpet"``, ``"year"``, ``"week"``, ``"duration"``,
-            ``"spectrum"``, ``"ramps"`` or ``"months"``.
+            Id of the chart, such as ``"carpet"``, ``"year"``, ``"week"``,
+            ``"duration"``, ``"spectrum"``, ``"ramps"`` or ``"months"``.
 
         Returns
         -------
@@ -470,9 +472,9 @@ class Run(RunFolder):
         return picture(self, chart)
 
     def sections(self, limits: Sequence[LimitReport] = ()) -> list[Section]:
-        """Return the results as sections: main statistics first, compliance included.
+        """Return the run's results as sections, the main statistics first.
 
-        `limits` are reports on further limits.
+        `limits` are compliance reports to show in addition to those of the run.
         """
         from diploee.reports.run_sections import run_sections
 
@@ -500,17 +502,16 @@ class Run(RunFolder):
     ) -> pd.DataFrame:
         """Return the power of a node, chassis, rack, row or hall, or of each of them.
 
-        The loads of the run are simulated again, which takes as long as its schedule up
-        to the end of the span. All nodes of a job, and of a service, consume an equal
-        share of its power, so racks are fully coherent; real single nodes fluctuate at
-        least as much.
+        The run's loads are simulated again up to the end of `span`. All nodes of a job
+        or service have equal power at any time, which is an assumption: real single
+        nodes fluctuate at least as much.
 
         Parameters
         ----------
         of : str
-            One node, chassis, rack, row or hall by its number from 0, such as
-            ``"rack:17"``, or all of a level, ``"rack"``. They are those of
-            `facility.layout`, numbered pool after pool.
+            A node, chassis, rack, row or hall of `facility.layout` by its number from
+            0, such as ``"rack:17"``, or all of a level, such as ``"rack"``. Numbers
+            continue from pool to pool.
         step : str, optional
             Interval such as ``"0.1 s"``; the run's resolution by default.
         span : (datetime.datetime or None, datetime.datetime or None), optional
@@ -551,7 +552,7 @@ MONTHLY = ("monthly", "monthly_peaks", "months")
 
 
 def _parts_after(keys: Iterable[Sequence[str]], argument: str) -> list[str]:
-    """Return the pools, or the months, that occur in split metric keys."""
+    """Return the names that follow a part of split keys, such as names of pools."""
     pairs = (pair for words in keys for pair in pairwise(words))
     heads = ("pools",) if argument == "pool" else MONTHLY
     return sorted({after for before, after in pairs if before in heads})
@@ -632,12 +633,12 @@ def open_run(folder: AnyRun) -> Run:
 
 
 def load_event(name: Path | str) -> dynamics.Event:
-    """Return a shipped event, or the event of a CSV file.
+    """Return a grid event, shipped or from a CSV file.
 
-    The file has columns ``t_s,voltage_pu[,frequency_hz]``, and each value holds until
+    The file has columns ``t_s,voltage_pu[,frequency_hz]``, and each value lasts until
     the next time. Instead of `voltage_pu` it may have `waveform_pu`, the instantaneous
-    voltage [pu of its amplitude] at equal steps: its RMS over a cycle, updated every
-    half cycle, is not filtered again.
+    voltage at equal steps, per unit of its amplitude. The RMS of the waveform over a
+    cycle, updated every half cycle, then replaces the model's own RMS filter.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Use of measured data: fits of job logs, and import of power as profiles."""
+"""Use of measured data: fits of job logs, and import of measured power as profiles."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def fit(
     rules : path, or sequence of ClassRule or dict, optional
         Rules that map jobs to workloads; the first match applies.
     scenario : Scenario, mapping, path or name, optional
-        Scenario for the stream, which gives the pool, its nodes and GPUs, and the log
-        options of its only log replay.
+        Scenario that the stream is for. It gives the pool's nodes and GPUs and, if it
+        replays a single log, the options for reading the log.
     pool : str, optional
         Pool of the stream; the scenario's only one by default, ``"main"`` without a
         scenario.
@@ -82,19 +82,19 @@ def fit(
     profiles : ProfileLibrary, path, or sequence of path
         Power profiles instead of the shipped ones.
     out : path, optional
-        YAML file of the stream or, with `scenario`, of the scenario with it in place of
-        the streams of its pool.
+        YAML file to write: the stream or, with `scenario`, the scenario in which the
+        stream replaces those of its pool.
     force : bool
         Replace an existing file at `out`.
     start, end : datetime.datetime, optional
-        Part of the log to fit, local time.
+        Period of the log to fit, local time.
     calendar, months, confidence, durations, arrivals, years, holdout, max_classes
         Options of the fit, see `diploee.fits.JobFitOptions`.
     log_format, columns, gpus_per_node, utc_offset, time_format, time_unit
-        How the log is read, see `diploee.scenario.LogReading`; the format is detected
-        from the content by default.
+        Options for reading the log, see `diploee.scenario.LogReading`; by default the
+        format is detected from the content.
     duration_unit, zero_durations, cpu_only, states
-        Which jobs are read, and their durations, likewise.
+        Further options of `LogReading`: unit of durations, and jobs to include.
 
     Returns
     -------
@@ -171,18 +171,18 @@ def import_profile(
     force: bool = False,
     **facts: Any,
 ) -> PowerProfile | list[PowerProfile]:
-    """Read measured power as profiles, as ``diploee profiles import`` does.
+    """Read logs of measured power as profiles, as ``diploee profiles import`` does.
 
     Parameters
     ----------
     files : path or sequence of path
         Logs of one job, or the folder for ``"mlperf-power"`` and ``"nlr-genai"``.
     source_format : {"nvidia-smi", "plain", "wattameter", "mlperf-power", "nlr-genai"}
-        Their format.
+        Format of the files.
     out : path, optional
         Folder of a library to add the profiles to.
     force : bool
-        Replace profiles of the same ids there.
+        Replace profiles of the same ids in the library.
     **facts : object
         Further options of the importer, such as ``workload`` (required for logs of one
         job), ``profile_id``, ``n_nodes``, ``licence``, or ``side`` of MLPerf's folders.

@@ -1,4 +1,4 @@
-"""Simulation of scenarios, from a name or a file to a finished run."""
+"""Simulation of a scenario, given by name, file or content, to a finished run."""
 
 from __future__ import annotations
 
@@ -113,30 +113,32 @@ def run(
         Write ``jobs.parquet``, the largest file of a run, and ``nodes.parquet``, the
         node allocations of jobs and services over time.
     until_decided : bool
-        Stop once no file of limits can be met any more, at both ends of a large job,
-        with an `EarlyStopError` that has the `reports`.
+        Stop the run with an `EarlyStopError` as soon as every file of limits is
+        violated, in both variants of a large job. The `reports` of the error are the
+        compliance results so far.
     n_threads : int, optional
         Threads of the power stage; by default the number of cores, at most four. 0 runs
         all stages on one core.
     window_days : float, optional
-        Days that are simulated at a time, in quarters of a day. The window bounds the
-        memory and does not affect results.
+        Length of the windows in which the run is simulated [d], a multiple of 0.25.
+        Shorter windows need less memory; results do not change.
     at_most_s, at_most_mb : float, optional
         Refuse a run with a longer forecast time [s] or a larger forecast memory [MB].
     policies : mapping of str to Policy, optional
-        Custom queue disciplines by the name of the pool.
+        Custom scheduling policies by name of the pool.
     stages : sequence of Stage
         Custom stages of the facility, after those of the scenario.
     controller : Controller, optional
-        Acts on the jobs of all pools before the policies.
+        Custom controller, which acts on the jobs of all pools before the policies do.
     loads : sequence of callable
-        Open further loads of the scenario, with its inputs and the library of profiles.
+        Functions that return custom loads, from the scenario, its inputs and the
+        profile library.
     sinks : sequence of Sink
-        Custom consumers of the blocks, in addition to the files and metrics of the run.
+        Custom consumers of the run's blocks of results.
     inputs : Inputs, optional
-        All input data of the run, with profiles, if they were read before.
+        All input data of the run, including profiles, if these were read before.
     progress : Progress, optional
-        Called with the stages and their progress.
+        Receiver of the stages of the run and their progress.
 
     Returns
     -------
@@ -153,7 +155,7 @@ def run(
     OutputError
         If the folder can't be written; no partial folder remains.
     EarlyStopError
-        If the run stops as `until_decided` says; no folder remains.
+        If `until_decided` stops the run; no folder remains.
     """
     roots = {
         "start": start,

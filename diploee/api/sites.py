@@ -61,12 +61,12 @@ Values: TypeAlias = Annotated[
 
 @checked_arguments
 def scenarios(kind: ShippedKind = "scenario") -> dict[str, str]:
-    """Return the shipped files, as a mapping of names to descriptions.
+    """Return the shipped scenarios, as a mapping of names to descriptions.
 
     Parameters
     ----------
     kind : {"scenario", "sweep", "limits"}
-        Kind of the files.
+        Kind of shipped files to list; "limits" are presets.
     """
     return {name: _description(path, kind) for name, path in shipped(kind).items()}
 
@@ -106,7 +106,8 @@ def load_scenario(scenario: AnyScenario, values: Values = ()) -> Scenario:
     Raises
     ------
     ScenarioError
-        With one line for each problem: file, line, key, expected value, value found.
+        If the scenario is invalid. The text has a line for each problem: file, line,
+        key, expected value, and value found.
     """
     return with_values(scenario, values)
 
@@ -118,7 +119,7 @@ def site_of(
     inputs: Inputs | None = None,
     limits: AnyLimits = (),
 ) -> PreparedSite:
-    """Prepare the site of a scenario: read its inputs, and add limits to check."""
+    """Prepare the site of a scenario for a run: read its inputs, and add limits."""
     all_limits = (*load_scenario_limits(scenario), *map(load_limits, as_list(limits)))
     watch = WatchedLimits(all_limits) if all_limits else NO_WATCH
     scenario = at_needed_step(scenario, options.stages, watch)
@@ -152,22 +153,22 @@ def generate_jobs(
     library : ProfileLibrary, optional
         Power profiles of the job classes, which give the durations.
     simulated_utilization : callable, optional
-        Function that schedules the jobs of a stream with ``match: simulated``, day
-        after day, and returns the mean node occupancy (0-1) of its pool; by default
-        with the pool's scheduler.
+        Function for streams with ``match: simulated``: it schedules their jobs and
+        returns the mean node occupancy of the pool (0-1). By default the jobs are
+        scheduled with the pool's scheduler.
 
     Returns
     -------
     Workload
-        Jobs in the order of submission; simultaneous ones in the order of their
-        streams.
+        Jobs in the order of submission; jobs submitted at the same time are in the
+        order of their streams.
 
     Raises
     ------
     InputError
-        If a class has no profile, a log can't be read or does not fit its rules, or a
-        target can't be reached (the text gives the difference). Or if the scenario has
-        a `facility.size`, which only `diploee.run` resolves; likewise in all steps.
+        If a job class has no profile, a log can't be read or does not fit its rules, a
+        utilization target can't be reached, or the scenario has a `facility.size`,
+        which only `diploee.run` resolves.
     """
     return steps.generate_jobs(
         scenario, load_inputs(scenario, library), simulated_utilization
@@ -179,7 +180,7 @@ DRAFT_NODES = 1000
 
 
 def starter(answers: SiteAnswers, name: str) -> tuple[str, int]:
-    """Return the YAML text of a site's first scenario, and its number of nodes."""
+    """Return the YAML text of a site's first scenario, and the number of its nodes."""
     # The draft's jobs have fixed node counts
     draft = answers.model_copy(update={"largest_job": 0.0})
     data, _ = read_text(starter_text(draft, name, DRAFT_NODES))
@@ -215,7 +216,7 @@ def with_values(
     further: Mapping[str, Any] | None = None,
     names: Mapping[str, str] | None = None,
 ) -> Scenario:
-    """Return a scenario with changed keys; `names` are those of keys in errors."""
+    """Return a scenario with changed keys; errors call them as in `names`."""
     texts = [] if isinstance(values, Mapping) else as_list(values)
     changes = {**values} if isinstance(values, Mapping) else {}
     by_key = {**changes, **(further or {})}

@@ -106,7 +106,7 @@ def _exit_interrupted() -> NoReturn:
 
 
 def _completion_words() -> list[str]:
-    """Return the words after ``diploee`` that a shell asks to complete, if any."""
+    """Return the words of the command line that a shell wants to complete, if any."""
     line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
     return line.split()[1:] if "_DIPLOEE_COMPLETE" in os.environ else []
 

@@ -1,4 +1,4 @@
-"""Command-line application, which imports only the module of the called command."""
+"""Command-line application; only the module of the called command is imported."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ COMMANDS = {
         "model-quality": "model_quality:model_quality_command",
         "export": "export:export_command",
         "package": "package:package_command",
-        "series": "series:series_command",
+        "series": "layout_series:series_command",
     },
     "Learn": {
         "fit": "fit:fit_command",
         "fit-requests": "fit_requests:fit_requests_command",
-        "fit-models": "fit_models:fit_models",
+        "fit-models": "serving_models:fit_models",
     },
     "Research": {
         "sweep": "sweep:sweep_command",
         "ensemble": "sweep:ensemble_command",
-        "serving-trace": "fit_models:serving_trace",
+        "serving-trace": "serving_models:serving_trace",
         "schema": "schema:schema",
     },
 }
@@ -100,7 +100,7 @@ def _load(location: str) -> Any:
 
 
 def _placeholder(location: str) -> Callable[[], None]:
-    """Return a command with the docstring of a command that is not imported."""
+    """Return a substitute for a command that is not imported, with its docstring."""
     module, _, name = location.partition(":")
     source = ast.parse(Path(__file__).with_name(f"{module}.py").read_text("utf-8"))
     functions = {

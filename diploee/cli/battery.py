@@ -17,7 +17,7 @@ from diploee.cli.options import Json, Profiles, print_result, shipped_names
 from diploee.cli.run import AT_MOST_MIN
 from diploee.grid.limits.file import load_limits
 from diploee.grid.limits.mitigation import mitigate, sizing_steps_ms
-from diploee.reports.cures import battery_sections
+from diploee.reports.battery_alternatives import battery_sections
 from diploee.runs.sections import as_dict
 from diploee.scenario.loading import load_scenario, locate_errors
 

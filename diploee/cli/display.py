@@ -141,7 +141,7 @@ def show_run(run: Run, limits: Sequence[str] = ()) -> None:
 
 
 def next_steps(report: LimitReport, limits: str, run_dir: Path) -> Iterator[str]:
-    """Yield suggested commands to meet violated limits and settle open ones."""
+    """Yield commands that help to meet violated limits and decide inconclusive ones."""
     kinds = {result.key.partition(".")[0] for result in report.not_met}
     if any(LIMITS.by_name[kind].is_sized_for for kind in kinds):
         scenario = RunFolder.open(run_dir).scenario
@@ -240,7 +240,7 @@ def show_lines(
 def _show(
     title: str, columns: Iterable[tuple[str, bool]], rows: Iterable[Iterable[str]]
 ) -> None:
-    """Print a table without rules; each column has a name and a flag for numbers."""
+    """Print a table without lines; a column is a name and whether it has numbers."""
     table = titled_table(title, (), 0, box=None, padding=(0, 1, 0, 0), pad_edge=False)
     for name, numeric in columns:
         table.add_column(

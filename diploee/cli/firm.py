@@ -1,4 +1,4 @@
-"""`diploee firm`: what firm levels of a site cost its load, and what replaces it."""
+"""`diploee firm`: relief, delayed work and equivalent battery of firm levels."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from diploee.sweeps.firm import FirmOptions, firm
 @options(peaks="--peaks FILE", level="--level MW", at_most="--at-most MINUTES")
 def firm_command(
     site: ScenarioArgument,
-    asked: FirmOptions,
+    firm_options: FirmOptions,
     set_: SetOption = None,
     profiles: Profiles = None,
     out: Annotated[
@@ -53,7 +53,9 @@ def firm_command(
         raise InputError(f"--out: must end in .csv, found '{out.name}'")
     scenario = load_scenario(site, set_ or ())
     bars = Progress() if quiet or as_json else ProgressBars()
-    study = firm(scenario, **asked.model_dump(), profiles=profiles or (), progress=bars)
+    study = firm(
+        scenario, **firm_options.model_dump(), profiles=profiles or (), progress=bars
+    )
     if out is not None:
         with whole_file(out, force) as path:
             study.frame().to_csv(path, index=False)

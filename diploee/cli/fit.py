@@ -65,8 +65,8 @@ def fit_command(
     """Fit a job stream to a job log: submission times, job sizes and durations.
 
     The stream has weekly and monthly weights, job classes with durations and arrays,
-    and the overdispersion of the counts. Comments give confidence limits and goodness
-    of fit.
+    and the overdispersion of job counts. Its comments give confidence limits and the
+    goodness of fit.
     """
     check_output_path(out, force, log, rules, scenario, named=option_name)
     fit = fit_from_log(

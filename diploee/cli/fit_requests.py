@@ -29,7 +29,7 @@ from diploee.fits.fragment import (
     suggest_other_command,
 )
 from diploee.fits.requests.fit import fit_requests, trim_trace
-from diploee.fits.requests.summary import request_stream, stream_comments
+from diploee.fits.requests.scenario_entry import request_stream, stream_comments
 from diploee.importers.request_traces import TRACE_FORMATS
 from diploee.importers.request_traces.generic_csv import Meaning
 from diploee.importers.request_traces.read import read_request_trace
@@ -92,9 +92,9 @@ def fit_requests_command(
 ) -> None:
     """Fit a request stream to a request trace: rates, their dispersion, lengths.
 
-    The stream has weekly and monthly weights, the dispersion of minutes, and services
-    with fractions and output lengths. Model, latency cap and hardware, which no trace
-    records, remain to be set in the result.
+    The stream has weekly and monthly weights, the dispersion of requests per minute,
+    and services with fractions and output lengths. No trace records the model, the
+    latency cap and the hardware: set these in the result.
     """
     check_output_path(out, force, trace, scenario, named=option_name)
     _check_step(reading.step_s)

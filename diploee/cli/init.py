@@ -46,7 +46,7 @@ def init_command(
     """
     from diploee.api.sites import starter
     from diploee.base.files import check_output_file, whole_file
-    from diploee.importers.text.source import open_file
+    from diploee.importers.text.file_bytes import open_file
 
     check_output_file(out, force)
     if out.is_file():

@@ -1,4 +1,8 @@
-"""`diploee model-quality`: tests of a site as a dynamic model."""
+"""`diploee model-quality`: a planner's tests of a site's dynamic model.
+
+These are the model quality tests (MQT) that grid operators require: flat start, steps
+of voltage and frequency, and ride-through curves.
+"""
 
 from __future__ import annotations
 

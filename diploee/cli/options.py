@@ -1,4 +1,4 @@
-"""Command-line options: those shared by commands, and those of pydantic models."""
+"""Command-line options shared by several commands, or made from pydantic models."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def options(
 def _model_options(
     model: Any, option_names: Mapping[str, str], parsers: Mapping[str, Any]
 ) -> Iterator[inspect.Parameter]:
-    """Yield the parameters of a command for the fields of a model."""
+    """Yield a command's parameter for each field of a model."""
     for name, field in model.model_fields.items():
         kind, flags = _option_type(field.annotation), _flags(name, option_names)
         default, is_needed = field.get_default(), field.is_required()
@@ -243,7 +243,7 @@ def _option_type(annotation: Any) -> Any:
 def _build_model(
     model: Any, fields: Mapping[str, Any], option_names: Mapping[str, str]
 ) -> Any:
-    """Return a model with the values of its options; an error names the option."""
+    """Build a model from the values of its options; errors name the option."""
     from pydantic import ValidationError
 
     from diploee.base.errors import InputError

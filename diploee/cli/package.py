@@ -1,4 +1,4 @@
-"""`diploee package`: what a planner asks of a site, in one folder."""
+"""`diploee package`: folder with all documents that a planner requests for a site."""
 
 from __future__ import annotations
 

@@ -100,9 +100,9 @@ def compare_command(
 ) -> None:
     """Compare two libraries by job class.
 
-    Compares mean and standard deviation of the power, duration, strongest spectral
-    line and swings up to 0.25 Hz, each as the mean over the profiles of a class.
-    Differences are of A relative to B.
+    The statistics are mean and standard deviation of the power, duration, strongest
+    spectral line and swings up to 0.25 Hz, as means over the profiles of a class.
+    Differences are those of A relative to B.
     """
     from diploee.profiles.compare_libraries import compare_libraries
     from diploee.profiles.library import ProfileLibrary

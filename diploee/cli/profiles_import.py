@@ -67,8 +67,8 @@ def _import_wattameter_command(
 ) -> None:
     """Import WattAMeter logs of one job, on one or many nodes.
 
-    Reads pairs of NVML and RAPL logs of any WattAMeter version, one pair per node,
-    and sums them over their common time.
+    Pairs of NVML and RAPL logs of any WattAMeter version, one pair per node, are read
+    and summed over their common time.
     """
     _import(files, "wattameter", out, force, new, as_json)
 

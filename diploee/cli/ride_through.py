@@ -36,7 +36,7 @@ SETTINGS = "facility.ride_through"
 
 
 def settings_of(run: Run, overrides: Sequence[str]) -> dict[str, RideThrough] | None:
-    """Return a run's settings of ride-through, changed by texts KEY=VALUE."""
+    """Return a run's ride-through settings, with keys changed by texts KEY=VALUE."""
     if other := [text for text in overrides if not text.strip().startswith(SETTINGS)]:
         raise InputError(
             f"--set {other[0]}: of a run only {SETTINGS} can be set; simulate again"

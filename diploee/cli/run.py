@@ -193,7 +193,7 @@ AT_MOST_MIN = 10.0
 
 
 def longest_s(at_most_min: float | None, has_limits: bool) -> float | None:
-    """Return the longest forecast that is accepted [s]; None for any."""
+    """Return the longest accepted forecast [s]; None if any is accepted."""
     if at_most_min is None:
         return AT_MOST_MIN * S_PER_MIN if has_limits else None
     if not at_most_min > 0:  # nan
@@ -206,7 +206,7 @@ LONG_NODE_H = 10_000_000
 
 
 def _takes_long(scenario: Scenario) -> bool:
-    """Return True if a run is long in SimPy and possible in the compiled engine."""
+    """Return True if a run takes long in SimPy and the compiled engine can do it."""
     from diploee.schedule.policy import compiled_engine_for
 
     pools = {stream.pool for stream in scenario.streams.values()}

@@ -67,8 +67,8 @@ def studio_command(
         raise InputError(f"--at-most must be minutes above 0, found {at_most:g}")
     from diploee.base.files.paths import find_shipped, shipped
     from diploee.cli import Interrupted
+    from diploee.studio.page_contents import StudioFolder
     from diploee.studio.server import Studio
-    from diploee.studio.sites import StudioFolder
 
     name = scenario or ""
     is_file = name and name not in shipped("scenario")

@@ -19,10 +19,10 @@ from diploee.cli.display import ProgressBars
 from diploee.cli.options import options, print_result, shipped_names
 from diploee.cli.sweep_display import show_sweep
 from diploee.schedule.schedule import Engine
-from diploee.sweeps.cluster import run_on_dask
+from diploee.sweeps.dask_cluster import run_on_dask
 from diploee.sweeps.execute import SweepResult, forecast, run_sweep
 from diploee.sweeps.loading import Sweep, load_ensemble, load_sweep
-from diploee.sweeps.local import run_locally, usable_cores
+from diploee.sweeps.local_processes import run_locally, usable_cores
 from diploee.sweeps.task import Executor, in_process
 
 

@@ -87,10 +87,10 @@ def count_hours(
 ) -> tuple[BinnedCounts, BoolArray]:
     """Count submissions per local clock hour; return counts and a mask of counted jobs.
 
-    The span is `start` to `end`. By default it extends half a mean distance of
-    submissions beyond the first and last submission, but not beyond their clock hours:
-    n submissions then have n distances. A log shorter than an hour covers its clock
-    hours completely, as its rate is unknown.
+    The counted period is from `start` to `end`. By default it begins half a mean gap
+    before the first submission and ends half a mean gap after the last one, so that n
+    submissions have n gaps, but it stays within their clock hours. A log shorter than
+    an hour covers its clock hours completely, as its rate is unknown.
     """
     if local_ms.size == 0:
         raise WorkloadError("the log has no jobs to fit")
@@ -159,7 +159,7 @@ def count_steps(trace: RequestTrace, zero_hour_of_week: float = 0.0) -> BinnedCo
 def sum_by_index(
     index: Int64Array, values: Float64Array | None, size: int = 0
 ) -> Float64Array:
-    """Return the sum of values at each index; without values the counts."""
+    """Return the sum of values at each index; without values, count the indices."""
     return np.asarray(np.bincount(index, values, size), dtype=np.float64)
 
 

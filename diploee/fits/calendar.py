@@ -246,7 +246,10 @@ def _fit_weights(
 
 
 def _observed_details(hours: BinnedCounts, least_h: float) -> tuple[Detail, ...]:
-    """Return the details whose hours were all observed long enough, coarsest first."""
+    """Return the levels of detail all of whose hours were observed long enough.
+
+    The coarsest is first.
+    """
     details: tuple[Detail, ...] = tuple(DETAIL_NAMES)
     slot = hours.hour_of_week
     if np.bincount(slot, hours.coverage, HOURS_PER_WEEK).min() >= least_h:
@@ -284,10 +287,11 @@ def _test_months(
 ) -> MonthTest:
     """Test for a difference between months by weighted analysis of variance.
 
-    The variable is the ratio of counts to the expectation of a calendar without months
-    (Fisher 1925). The reference is the variance of a month between years, or of the
-    weeks within a month if no month has two years. Correlated weeks can look like
-    months: only several years separate both.
+    The tested variable is the ratio of counts to those expected from a calendar without
+    months (Fisher 1925). The variance between months is compared with that between the
+    same month of several years or, if no month occurs twice, with that between the
+    weeks of a month. In the latter case, correlation of weeks can be mistaken for a
+    difference between months.
     """
     year = (
         np.cumsum(np.diff(month, prepend=month[0]) != 0) + month[0]
@@ -329,11 +333,12 @@ def week_limits(
 ) -> tuple[Float64Array, Float64Array]:
     """Return lower and upper confidence limits of the weekly weights, shape (168,).
 
-    The total behind a weight is Poisson, or negative binomial with shape (number of its
-    hours) / dispersion; the limits are exact (Garwood 1936; Clopper and Pearson 1934).
-    Without dispersion, the variance is `factor` times the mean. A product of days and
-    hours adds the relative variances of both. The much smaller uncertainty of the
-    overall rate and the bias of smoothing are not included.
+    Each weight is estimated from a total count. This is Poisson distributed, or with
+    dispersion negative binomial with the shape (number of hours) / dispersion; the
+    limits are exact (Garwood 1936; Clopper and Pearson 1934). Without dispersion, the
+    variance is `factor` times the mean. If weights are products of day and hour
+    factors, the relative variances of both are added. The bias of smoothing and the
+    much smaller uncertainty of the overall rate are not included.
     """
     steps = fit.steps
     # Expected count of each step for a weight of 1, seasons included
@@ -395,7 +400,7 @@ def month_limits(
 
 
 def _daily_dispersion(fit: CalendarFit) -> float:
-    """Return the variance over mean of daily counts about the calendar."""
+    """Return the dispersion of daily counts: variance about the calendar over mean."""
     counts = fit.steps.counts
     whole = counts.size // HOURS_PER_DAY * HOURS_PER_DAY
     seen, expected = (

@@ -43,7 +43,7 @@ def poisson_limits(
 def negative_binomial_limits(
     total: Float64Array, shape: Float64Array, confidence: float
 ) -> tuple[Float64Array, Float64Array]:
-    """Return confidence limits of a negative binomial mean, given totals and shapes.
+    """Return confidence limits of negative binomial means, from totals and shapes.
 
     The tails of the distribution are incomplete beta functions.
     """
@@ -60,11 +60,11 @@ def share_limits(
 ) -> tuple[Float64Array, Float64Array, Float64Array]:
     """Return the fractions of kinds among jobs, with lower and upper confidence limits.
 
-    Users submit many jobs of a kind at once, so fractions vary more than those of
-    independent draws. Their variance is estimated between days as for a ratio of totals
-    (Cochran 1977, section 6.3), and is never below the variance of independent draws.
-    The limits are Wilson's (1927) with the number of independent draws that has this
-    variance.
+    Users submit many jobs of a kind at once, so fractions vary more than with
+    independent jobs. Their variance is estimated from the differences between days, as
+    for a ratio of totals (Cochran 1977, section 6.3), and is at least the variance for
+    independent jobs. The limits are Wilson's (1927), with the number of independent
+    jobs that would give this variance.
     """
     n_days = int(day.max()) + 1
     counts = np.zeros((n_days, n_kinds))
@@ -92,7 +92,10 @@ def share_limits(
 def total_limits(
     seen: Float64Array, expected: Float64Array, confidence: float
 ) -> tuple[float, float]:
-    """Return confidence limits of a total as factors, from its batches' dispersion."""
+    """Return confidence limits of a total, as factors of it.
+
+    They are based on the dispersion of counts about their expectations.
+    """
     total, n = float(seen.sum()), seen.size
     if n > 1:
         error = float(np.sqrt(((seen - expected) ** 2).sum() * n / (n - 1))) / total

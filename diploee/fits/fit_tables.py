@@ -12,7 +12,7 @@ from diploee.base.tables import Float64Array
 from diploee.base.units import DAYS_PER_WEEK, HOURS_PER_DAY
 from diploee.fits.calendar import CalendarFit
 from diploee.fits.week_shape import DETAIL_NAMES
-from diploee.fits.weeks import WeekFit
+from diploee.fits.week_to_week import WeekFit
 from diploee.runs.sections import SectionTable, Statistic
 
 

@@ -18,7 +18,7 @@ from diploee.importers.job_logs.read import JOB_LOG_FORMATS
 from diploee.importers.registry import Formats
 from diploee.importers.request_traces import servegen
 from diploee.importers.request_traces.read import TRACE_FORMATS
-from diploee.importers.text.text import first_block
+from diploee.importers.text.text_lines import first_block
 from diploee.scenario.loading import load_scenario, scenario_from_dict
 from diploee.scenario.models import Scenario
 
@@ -42,7 +42,7 @@ def check_output_path(
 
 
 class Target(NamedTuple):
-    """Scenario, pool, name and file for which a stream is fitted."""
+    """Destination of a fitted stream: scenario, pool, name of the stream, and file."""
 
     scenario: Scenario | Path | str | None  # its scenario, if there is one
     pool: str | None  # name of the pool
@@ -147,9 +147,9 @@ def write_fragment(text: str, out: Path | None, force: bool) -> None:
 def suggest_other_command(
     path: Path, command: FitCommand, name: str | None
 ) -> Iterator[None]:
-    """Raise an error that names the right fit command for a file of the other kind.
+    """Raise an error that names the right fit command for a file of another kind.
 
-    A request trace given to `fit` is an example.
+    An example is a request trace as the file of `diploee fit`.
     """
     own, others = (JOB_LOG_FORMATS, TRACE_FORMATS)[:: 1 if command == "fit" else -1]
     (other,) = (each for each in _KINDS if each != command)

@@ -1,17 +1,18 @@
 """Overdispersion of job counts: variance beyond Poisson by hour, day and week.
 
-The rate of an hour is modelled as calendar x factor of the hour x factor of the day (x
-factor of the week). The factors are gamma distributed with mean 1 and variances d. With
-n the count and m the calendar's mean, expectations are:
+The rate of an hour is modelled as calendar x hour factor x day factor (x week factor).
+The factors are gamma distributed with mean 1 and the variances d_hour, d_day and
+d_week. With the count n and its expectation m from the calendar (n' and m' in another
+period), the expected products of counts are:
 
-- n (n - 1) of an hour: (1 + d_hour) (1 + d_day) (1 + d_week) m**2
-- product of two hours of a day: (1 + d_day) (1 + d_week) m m'
-- product of two days of a week: (1 + d_week) m m'
-- product of two weeks: m m'
+- n (n - 1) in one hour: (1 + d_hour) (1 + d_day) (1 + d_week) m**2
+- n n' of two hours of a day: (1 + d_day) (1 + d_week) m m'
+- n n' of two days of a week: (1 + d_week) m m'
+- n n' of two weeks: m m'
 
-Ratios of sums of such products estimate each variance separately. For job arrays, n (n
-- 1) becomes n**2 minus the squares of the array sizes, so that only jobs of different
-submissions count.
+Ratios of sums of such products estimate each variance separately. With job arrays, n (n
+- 1) is replaced by n**2 minus the sum of the squared array sizes, so that only pairs of
+jobs from different submissions count.
 """
 
 from __future__ import annotations
@@ -129,9 +130,9 @@ def fit_dispersion(
 ) -> DispersionFit | None:
     """Estimate the overdispersion of hours and days, and test if counts are Poisson.
 
-    `day` is the day of each hour. With `weeks_differ`, differences between weeks are
-    not part of the days' variance. `own_squares` are the summed squares of array sizes
-    of each hour. Returns None if the span is too short.
+    `day` is the day of each hour. With `weeks_differ`, the days' variance excludes
+    differences between weeks. `own_squares` are sums of squared array sizes by hour.
+    Return None if the log is too short.
     """
     n, m = counts, expected
     used = m > 0
@@ -206,7 +207,7 @@ def fit_dispersion(
 
 
 def _variance_with_limits(ratio: Float64Array, z: float) -> tuple[float, float, float]:
-    """Return a variance (ratio minus 1) with its limits, by a log-scale jackknife."""
+    """Return a variance (ratio minus 1) and its limits, from a jackknife of logs."""
     if not (np.isfinite(ratio).all() and (ratio > 0).all()):
         return 0.0, 0.0, float("inf")
     half = z * float(jackknife_error(np.log(ratio)[1:]))

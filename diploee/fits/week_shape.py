@@ -1,9 +1,9 @@
 """Selection of the weekly seasonality: flat, 24 hours, days x hours, or 168 hours.
 
-Free weights of 168 hours would follow the noise of each hour, so they are smoothed. The
-detail is selected by cross-validation: it is the coarsest whose Poisson deviance of
-held-out weeks is within a standard error of the lowest (Hastie, Tibshirani and Friedman
-2009, section 7.10).
+The weights of 168 hours are smoothed, as they would otherwise follow the noise of each
+hour. Cross-validation selects the level of detail: the coarsest whose Poisson deviance
+for held-out weeks is within a standard error of the lowest (Hastie, Tibshirani and
+Friedman 2009, section 7.10).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def fit_week_shape(
     allowed: tuple[Detail, ...],
     choice: CalendarChoice = "auto",
 ) -> WeekShape:
-    """Fit the weekly rates in the detail with the best prediction of held-out weeks.
+    """Fit weekly rates in the level of detail that best predicts held-out weeks.
 
     Arrays have an entry per hour of the log: `counts`, `exposure`, hour of the week
     (`slot`), `group` (month) and `week`. `allowed` are the details for which all hours
@@ -170,11 +170,12 @@ def _fit_detail(
 ) -> tuple[Float64Array, Float64Array, int]:
     """Return hourly rates, group factors, and number of parameters of a detail.
 
-    Rates of 168 hours are shrunk towards days x hours. The deviation of an hour's total
-    T from the product's expectation E has the variance index x E + t**2 E**2. The best
-    linear prediction of T / E is 1 + w (T / E - 1) with w = E t**2 / (index + E t**2)
-    (Bühlmann 1967), and t**2 is estimated from the totals. No rate changes by more than
-    its standard error (limited translation, Efron and Morris 1972).
+    Rates of 168 hours are shrunk towards the product of day and hour factors. With an
+    hour's total T, its expectation E from this product, and the dispersion `index`, the
+    variance of T - E is index x E + t**2 E**2, where t**2 is estimated from the totals.
+    The best linear prediction of T / E is 1 + w (T / E - 1) with w = E t**2 / (index +
+    E t**2) (Bühlmann 1967). No rate is changed by more than its standard error (limited
+    translation, Efron and Morris 1972).
     """
     if detail != "hour_of_week":
         return _fit_product(total, seen, detail)
@@ -199,8 +200,8 @@ def _proportional_fit(
 ) -> tuple[Float64Array, ...]:
     """Return factors of each axis whose products match the totals along each axis.
 
-    They maximise the likelihood of Poisson counts with mean (product of factors) x
-    exposure: iterative proportional fitting (Deming and Stephan 1940).
+    The factors maximise the likelihood of Poisson counts whose mean is their product
+    times exposure (iterative proportional fitting, Deming and Stephan 1940).
     """
     # Each factor in turn is its total over the total that the other factors give
     axes = range(total.ndim)

@@ -1,7 +1,8 @@
 """Importers of foreign files, with one module per file format.
 
-Formats of job logs, request traces, power measurements and benchmarks. Modules are
-imported on first use, so the command line can list options without loading them.
+The files are job logs, request traces, power measurements, benchmarks, weather and
+other inputs of a scenario. Modules are imported on first use, which keeps the command
+line quick.
 """
 
 import lazy_loader

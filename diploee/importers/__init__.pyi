@@ -17,8 +17,8 @@ from .power_logs.wattameter import import_wattameter as import_wattameter
 from .request_traces.aggregate import TraceFormat as TraceFormat
 from .request_traces.read import TRACE_FORMATS as TRACE_FORMATS
 from .request_traces.read import read_request_trace as read_request_trace
-from .serving.batches import load_batches as load_batches
+from .serving.batch_profiles import load_batches as load_batches
 from .serving.service_curves import load_latency_curve as load_latency_curve
 from .serving.service_curves import load_power_curve as load_power_curve
-from .text.text import TextLines as TextLines
+from .text.text_lines import TextLines as TextLines
 from .weather_files import read_weather as read_weather

@@ -13,7 +13,7 @@ from diploee.base.errors import InputError, LogFormatError, hide_options
 from diploee.base.model import FORMATS, entry_point_objects
 from diploee.base.units import MS_PER_S
 from diploee.facility.weather import Weather
-from diploee.importers.text.source import existing_file
+from diploee.importers.text.file_bytes import existing_file
 from diploee.loads.inputs import Inputs
 from diploee.loads.jobs.job_log import JobLog
 from diploee.loads.services.request_trace import (
@@ -37,11 +37,11 @@ def load_inputs(scenario: Scenario, library: ProfileLibrary | None = None) -> In
 
 
 class InputReader:
-    """Reader of the input files of one scenario after another, with a cache.
+    """Reader of the input files of scenarios, with a cache.
 
-    The cache contains the files of the last scenario, for a next scenario that names
-    the same files. A file is read again when its reading options change, or the file's
-    size, modification time or inode.
+    The cache contains the files of the last scenario, as the next one may name the
+    same files. A file is read again if its reading options, size, modification time or
+    inode have changed.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class InputReader:
         self._lock = Lock()
 
     def load(self, scenario: Scenario, library: ProfileLibrary | None = None) -> Inputs:
-        """Read all input files that a scenario names, or take them from the cache."""
+        """Return all input data of a scenario, read from files or the cache."""
         with self._lock:
             self._used = set()
             inputs = self._load(scenario, library or ProfileLibrary.open())
@@ -96,7 +96,7 @@ class InputReader:
 
             curves = load_curves(scenario.request_streams, traces, folder)
         if batched:
-            from diploee.importers.serving.batches import load_batches
+            from diploee.importers.serving.batch_profiles import load_batches
 
             batches = load_batches(batched, folder)
         if scenario.replica_streams:
@@ -192,7 +192,7 @@ class InputReader:
 
 @contextmanager
 def _prefix_replay_errors(stream: str) -> Iterator[None]:
-    """Prefix input errors with the stream's replay key, and hide command options."""
+    """Prefix input errors with the stream's replay key, and omit command options."""
     try:
         with hide_options():
             yield
@@ -203,7 +203,7 @@ def _prefix_replay_errors(stream: str) -> Iterator[None]:
 def _fingerprint(path: Path) -> Iterator[tuple[int, ...] | None]:
     """Yield inode, size and times of a file, or of all files in a folder.
 
-    None stands for a file without them, such as a missing one.
+    The value is None for a missing file.
     """
     for part in [path, *(sorted(path.rglob("*")) if path.is_dir() else ())]:
         try:

@@ -1,4 +1,4 @@
-"""Reader of files with the intervals of a system's coincident peaks."""
+"""Reader of files with the intervals of a power system's coincident peaks."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ import numpy as np
 
 from diploee.base.clock import NamedSpan
 from diploee.base.errors import LogFormatError, one_of
-from diploee.importers.text.tables import ReadTable, read_header_table
+from diploee.importers.text.delimited_tables import ReadTable, read_header_table
+from diploee.importers.text.numbers_and_labels import (
+    Number,
+    fail_values,
+    numbers,
+    texts,
+)
 from diploee.importers.text.timestamps import (
     Timestamps,
     parse_timestamps_of_one_clock,
     to_datetime,
 )
-from diploee.importers.text.values import Number, fail_values, numbers, texts
 
 MAX_INTERVALS = 1_000
 _DURATION = Number(above=0, largest=366 * 24 * 60, may_be_missing=False, of="minutes")
@@ -26,10 +31,10 @@ _EXPECTED = (
 
 
 def read_peak_intervals(path: Path | str) -> list[NamedSpan]:
-    """Read the intervals of a system's peaks from a CSV or Parquet file.
+    """Read the intervals of a power system's peaks from a CSV or Parquet file.
 
-    The file has a start and an end, or a start and a duration [min], per row; intervals
-    must not overlap.
+    Each row has a start and an end, or a start and a duration [min]. Intervals must not
+    overlap.
     """
     sheet = read_header_table(path, _EXPECTED)
     columns = ("start", "end", "duration_min", "name")

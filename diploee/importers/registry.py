@@ -15,8 +15,8 @@ import numpy as np
 from diploee.base.errors import one_of, option, shown
 from diploee.base.model import Registry
 from diploee.base.tables import BoolArray
-from diploee.importers.text.tables import header_fields
-from diploee.importers.text.text import TextLines
+from diploee.importers.text.delimited_tables import header_fields
+from diploee.importers.text.text_lines import TextLines
 
 R = TypeVar("R")
 
@@ -33,10 +33,10 @@ class FileFormat(Generic[R]):
 
 
 class Formats(Registry[FileFormat[R]]):
-    """Registry of file formats by name; the first that recognises a file is used."""
+    """Registry of file formats by name, which detects the format of a file."""
 
     def detect(self, text: TextLines, remedy: str = "") -> FileFormat[R]:
-        """Return the first format that recognises a text, or fail with a remedy."""
+        """Return the first format that recognises a text; else fail with a remedy."""
         for form in self.values():
             if form.recognises(text):
                 return form
@@ -48,8 +48,8 @@ class Formats(Registry[FileFormat[R]]):
         )
 
 
-def has_columns(*names: str) -> Callable[[TextLines], bool]:
-    """Return a detector of files by names in their first line, in any case."""
+def detects_columns(*names: str) -> Callable[[TextLines], bool]:
+    """Return a detector of files whose first line has all the names, ignoring case."""
     return lambda text: header_fields(text) >= {name.casefold() for name in names}
 
 

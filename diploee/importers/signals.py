@@ -1,8 +1,8 @@
-"""Reader of external signals, such as a price, from files.
+"""Reader of files with external signals over time, such as electricity prices.
 
-Formats: Electricity Maps (carbon intensity, UTC), CAISO OASIS (prices, GMT), NYISO
+Formats are Electricity Maps (carbon intensity, UTC), CAISO OASIS (prices, GMT), NYISO
 (prices, Eastern time), gridstatus (``Interval Start, LMP``, with offsets), and any CSV
-or Parquet file with timestamps that have offsets (see docs/FLEXIBILITY.md).
+or Parquet file whose timestamps have offsets (see docs/FLEXIBILITY.md).
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from diploee.base.clock import Zone, fixed_zone
 from diploee.base.errors import LogFormatError, did_you_mean, one_line, one_of
 from diploee.base.tables import Int64Array
 from diploee.base.units import MS_PER_MIN
-from diploee.importers.text.tables import (
+from diploee.importers.text.delimited_tables import (
     HeaderTable,
     ReadTable,
     join_names,
     read_header_table,
 )
+from diploee.importers.text.numbers_and_labels import Number, fail_values, numbers
 from diploee.importers.text.timestamps import (
     parse_timestamps,
     parse_timestamps_of_one_clock,
 )
-from diploee.importers.text.values import Number, fail_values, numbers
 from diploee.scenario.flexibility import SIGNAL_UNITS, SignalFile, SignalName
 from diploee.scenario.times import span_ms
 from diploee.schedule.signals import NO_END_MS, Signal
@@ -145,17 +145,17 @@ def read_signal(path: Path | str, name: SignalName, spec: SignalFile) -> Signal:
 
 
 def _format(sheet: HeaderTable, spec: SignalFile) -> _SignalFormat:
-    """Return the signal format of a file, `ANY` if its header matches no format."""
+    """Return the signal format of a file; `ANY` if its header matches no format."""
     if spec.format is not None:
         return next((form for form in FORMATS if form.name == spec.format), ANY)
     for form in FORMATS:
-        if _find(sheet, form.time) and _find(sheet, form.value):
+        if _first_match(sheet, form.time) and _first_match(sheet, form.value):
             return form
     return ANY
 
 
-def _find(sheet: HeaderTable, patterns: str) -> str:
-    """Return the first column name that matches a pattern in any case, else empty."""
+def _first_match(sheet: HeaderTable, patterns: str) -> str:
+    """Return the first column name that matches a pattern, ignoring case."""
     matches = (
         n for n in sheet.names if patterns and re.fullmatch(patterns, n, re.IGNORECASE)
     )
@@ -163,17 +163,20 @@ def _find(sheet: HeaderTable, patterns: str) -> str:
 
 
 def _rows(sheet: HeaderTable, form: _SignalFormat, spec: SignalFile) -> ReadTable:
-    """Return ``time`` and ``value`` of the rows of the requested kind and place."""
-    time = _find(sheet, form.time) or (TIMES[0] if form is ANY else form.time)
+    """Return time and value of the rows with the requested kind and place."""
+    time = _first_match(sheet, form.time) or (TIMES[0] if form is ANY else form.time)
     others = [name for name in sheet.names if name != time]
-    value = spec.column or _find(sheet, form.value) or form.value
+    value = spec.column or _first_match(sheet, form.value) or form.value
     if not value and len(others) != 1:
         raise LogFormatError(
             f"{sheet.header}: {len(others)} columns besides the time (found: "
             f"{join_names(others)}), expected one; name it as column"
         )
     columns = {"time": time, "value": value or others[0]}
-    optional = {"place": _find(sheet, form.place), "kind": _find(sheet, form.kind)}
+    optional = {
+        "place": _first_match(sheet, form.place),
+        "kind": _first_match(sheet, form.kind),
+    }
     columns |= {key: name for key, name in optional.items() if name}
     table = sheet.read(columns, "a signal")
     if "kind" in table:
@@ -192,7 +195,7 @@ def _words(table: ReadTable, key: str) -> np.ndarray[tuple[int], np.dtype[np.obj
 
 
 def _rows_of_place(table: ReadTable, place: str | None) -> ReadTable:
-    """Return the rows of a place; without a place, the file must have only one."""
+    """Return the rows of a place; if none is requested, the file must have only one."""
     names = _words(table, "place") if "place" in table else np.array([], dtype=object)
     places = list(dict.fromkeys(names.tolist()))
     if place not in places and (place is not None or len(places) > 1):
@@ -230,8 +233,8 @@ def _utc_ms(table: ReadTable, form: _SignalFormat, spec: SignalFile) -> Int64Arr
 def _zone_to_utc_ms(local_ms: Int64Array, zone: str) -> Int64Array:
     """Return local times of a zone as UTC times [ms since 1970].
 
-    In the repeated hour at the end of summer time, a row at or before the time of the
-    previous row belongs to the second pass.
+    The hour at the end of summer time occurs twice. In this hour, a row whose time is
+    not after that of the previous row belongs to the second occurrence.
     """
     utc_ms = Zone(zone).utc_ms(local_ms).copy()
     naive = pa.array(local_ms).cast(pa.timestamp("ms"))

@@ -1,6 +1,7 @@
-"""Readers of small tables of a site.
+"""Readers of small tables: cooling power, reactive power, and grid voltage.
 
-These are measured cooling power, reactive power by active power, and voltage over time.
+They contain measured points of a cooling plant, reactive power by active power, and
+voltage over time.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from diploee.base.errors import InputError
 from diploee.base.tables import Float64Array
 from diploee.base.units import S_PER_H
 from diploee.facility.cooling_table import LIMITS, Point
-from diploee.importers.text.tables import read_header_table
-from diploee.importers.text.values import Number, fail_values, numbers
+from diploee.importers.text.delimited_tables import read_header_table
+from diploee.importers.text.numbers_and_labels import Number, fail_values, numbers
 
 
 def read_cooling_points(path: Path) -> tuple[Point, ...]:
-    """Read measured points of a cooling table, in the columns of `LIMITS`.
+    """Read the measured points of a cooling table, with the columns in `LIMITS`.
 
-    Each point has temperature, load, and cooling power per IT power.
+    A point has temperature, load, and cooling power over IT power.
     """
     what = "a table of measured cooling"
     table = read_header_table(path, what).read(list(LIMITS), what)
@@ -36,7 +37,7 @@ OF_REACTIVE = ("p_mw", "q_mvar")
 
 
 def read_reactive_table(path: Path) -> tuple[Float64Array, Float64Array]:
-    """Read a table of reactive power Q [Mvar] over active power P [MW] of an export.
+    """Read an export's table of reactive power Q [Mvar] by active power P [MW].
 
     The CSV file has the header ``p_mw,q_mvar``; lines that start with ``#`` are
     comments.
@@ -128,8 +129,9 @@ def half_cycle_rms(
 ) -> tuple[Float64Array, Float64Array]:
     """Return end times [s] and one-cycle RMS values [pu], updated each half cycle.
 
-    ``U = sqrt(2 / n * sum(u_i^2, i = 1..n))`` with the n samples u_i of a cycle, so a
-    sine of amplitude 1 has the value 1: Urms(1/2) of IEC 61000-4-30, from memory.
+    ``U = sqrt(2 / n * sum(u_i^2, i = 1..n))`` with the n samples u_i of a cycle, so the
+    value of a sine with amplitude 1 is 1. This is Urms(1/2) of IEC 61000-4-30, quoted
+    from memory.
     """
     n = round(1 / hz / np.diff(time_s).mean())
     energy = np.concatenate([[0.0], np.cumsum(wave**2)])

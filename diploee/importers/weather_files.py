@@ -27,8 +27,8 @@ from diploee.facility.weather import (
     SunYear,
     WeatherYear,
 )
-from diploee.importers.text.source import decompress, read_bytes
-from diploee.importers.text.text import TextLines, decode_text
+from diploee.importers.text.file_bytes import decompress, read_bytes
+from diploee.importers.text.text_lines import TextLines, decode_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,9 +85,9 @@ _FORMATS = {
 def _minutes(form: _Format, data: pd.DataFrame) -> Int64Array:
     """Return the records' times since the start of a leap year [min].
 
-    An invalid month gives a time out of the year. EPW numbers hours from 1 to 24, by
-    their ends; the minute counts in files with several records per hour only, as hourly
-    files have 0, 60 or any minute.
+    A record with an invalid month gets a time outside of the year. EPW numbers hours by
+    their ends, from 1 to 24. Minutes are used only in files with several records per
+    hour, as hourly files have 0, 60 or any other value there.
     """
     fields = data[list(form.time)]
     if len(form.time) == 2:
@@ -115,10 +115,10 @@ def read_weather(path: Path) -> WeatherYear:
 
     Notes
     -----
-    Records of EPW and TMY3 apply at the end of their interval, an hour or an even part
-    of an hour ("at the time indicated" [NREL/TP-581-43156]); their irradiance is the
-    mean of that interval. Records of NSRDB apply at their timestamp, with the
-    irradiance of the interval around the timestamp.
+    Records of EPW and TMY3 are values at the end of their interval ("at the time
+    indicated" [NREL/TP-581-43156]), which is an hour or an even part of an hour. Their
+    irradiance is the mean over this interval. Records of NSRDB are values at their
+    timestamp, and their irradiance is the mean over the interval around it.
     """
     data = decompress(path, read_bytes(path))
     try:
@@ -182,11 +182,11 @@ def read_weather(path: Path) -> WeatherYear:
 def read_design_conditions(path: Path) -> dict[str, float] | None:
     """Return the design temperatures in the header of an EPW file [deg C].
 
-    Dry bulb and wet bulb exceeded in 0.4 % of all hours, the dry bulb with a return
-    period of 20 years, and the highest wet bulb on record; None if the header has none.
-    The order of the fields is from ASHRAE's handbooks: the editions of 2009 and 2013
-    have the highest wet bulb among the extremes, the editions of 2017 and 2021 after
-    the cooling conditions [S: files of Denver and Munich].
+    They are the dry bulb and wet bulb that are exceeded in 0.4 % of all hours, the dry
+    bulb with a return period of 20 years, and the highest wet bulb on record. Return
+    None if the header has none. The order of the fields is that of ASHRAE's handbooks.
+    The editions of 2009 and 2013 have the highest wet bulb among the extremes, those of
+    2017 and 2021 have it after the cooling conditions [S: files of Denver and Munich].
     """
     first, second = [*read_bytes(path)[:4096].decode("latin-1").split("\n"), "", ""][:2]
     parts = [part.strip() for part in second.split(",")]
@@ -213,7 +213,7 @@ def read_design_conditions(path: Path) -> dict[str, float] | None:
 def _sun_records(
     frame: pd.DataFrame, head: dict[str, Any], lines: Int64Array
 ) -> SunYear | str:
-    """Return irradiance and wind of the records, or the reason for missing ones."""
+    """Return irradiance and wind of the records, or the reason why they are missing."""
     import pandas as pd
 
     names = ("ghi", "dni", "dhi", "wind_speed")
@@ -294,7 +294,7 @@ def _errors_with_file_name(text: TextLines, form: _Format) -> Iterator[None]:
 def _checked_times(
     text: TextLines, found_min: Int64Array, lines: Int64Array
 ) -> tuple[int, Int64Array]:
-    """Return the first record's minute and the days' numbers, or fail at a gap."""
+    """Return the first record's minute and the numbers of the days; fail at a gap."""
     n = found_min.size
     step = int(found_min[1] - found_min[0]) if n > 1 else 0
     if not (

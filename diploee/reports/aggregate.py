@@ -39,7 +39,7 @@ def block_means(values: Values, every: int) -> Float64Array:
 def day_grid(
     local_ms: Int64Array, values: Values, cell_ms: int
 ) -> tuple[npt.NDArray[np.datetime64], npt.NDArray[np.float32]]:
-    """Return days and means by time of day and day, shape (cells, days).
+    """Return the days, and mean values in cells of time of day, shape (cells, days).
 
     Cells without values are NaN.
     """
@@ -69,8 +69,8 @@ def profile_by_time(
 ) -> tuple[Int64Array, npt.NDArray[np.float32]]:
     """Return times of day or week [ms], with mean and quantiles as rows.
 
-    Times without values are left out. The last point repeats the first if two periods
-    are covered; else it is the end of the last bin.
+    Times without values are left out. If the values cover two periods, the last point
+    repeats the first. Otherwise it is the end of the last bin.
     """
     import pandas as pd
 
@@ -91,7 +91,7 @@ def profile_by_time(
 
 
 def duration_curve(values: Values) -> tuple[Float64Array, Float64Array]:
-    """Return fractions of time (0-1), and the values that are exceeded for them.
+    """Return fractions of time (0-1), and the value that is exceeded for each.
 
     The curve has about 1,000 quantiles, denser in the highest hundredth. The first is
     the exact maximum, the last the exact minimum.
@@ -110,7 +110,7 @@ def histogram(values: Values, edges: Float64Array) -> Float64Array:
 
 
 def round_edges(low: float, high: float, n_bins: int) -> Float64Array:
-    """Return edges of about `n_bins` bins of round width that cover low to high."""
+    """Return the edges of about `n_bins` bins with a round width, from low to high."""
     raw = max(high - low, abs(high) * 1e-6, 1e-12) / n_bins
     power = 10.0 ** np.floor(np.log10(raw))
     width = power * min(

@@ -22,7 +22,7 @@ from diploee.base.units import PowerUnit, power_unit
 from diploee.base.version import full_version
 from diploee.grid.limits.file import AnyLimits, load_limits
 from diploee.grid.limits.report import get_reports, limits_section
-from diploee.reports.common import MAX_TOGETHER, join_charts
+from diploee.reports.chart_elements import MAX_TOGETHER, join_charts
 from diploee.reports.compare import runs_by_warning
 from diploee.reports.data import RunData, boundary_text, read_run, run_labels
 from diploee.reports.drawing.charts import Chart
@@ -165,11 +165,12 @@ def write_report(
     force : bool
         Replace any file at `out`, and images of the same names.
     limits : sequence of str
-        Names of presets or files of limits to check, besides the limits of each run.
+        Names of presets or files of limits to check, in addition to each run's limits.
     by_load : bool
         Split the power of a single run by stream and service.
     bands : path, optional
-        Ensemble of a single run's scenario, whose P5 and P95 the report shows.
+        Folder of an ensemble of a single run's scenario; the report shows its P5 and
+        P95.
 
     Returns
     -------
@@ -210,7 +211,7 @@ def write_report(
 
 @runtime_checkable
 class _SweepFolder(Protocol):
-    """Protocol of the result of a sweep."""
+    """Protocol of a sweep's result: an object with the sweep's folder."""
 
     target: str  # its folder
 
@@ -375,7 +376,7 @@ def _make_charts(name: str, page: _PageData) -> list[Chart]:
 def _runs_sections(
     runs: Sequence[RunData], names: Sequence[str], with_charts: bool = True
 ) -> tuple[Section, ...]:
-    """Return the sections of one or several runs, side by side, with charts."""
+    """Return the sections of one run, or of several runs side by side, with charts."""
     loaded = [load_limits(name) for name in names]
     verdicts = [get_reports(run.run, loaded) for run in runs]
     by_run = {
@@ -429,7 +430,7 @@ def _averaging_notes(runs: Sequence[RunData]) -> tuple[str, ...]:
 
 
 def _with_boundary(chart: Chart, runs: Sequence[RunData]) -> Chart:
-    """Return a chart with its power boundary noted; unchanged if without power."""
+    """Return a chart with the boundary of its power; unchanged if it has no power."""
     layers = [layer for panel in chart.panels for layer in panel.layers]
     if not {"W", "kW", "MW", "GW"} & {getattr(layer, "unit", "") for layer in layers}:
         return chart

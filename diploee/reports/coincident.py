@@ -30,7 +30,7 @@ metrics have it (15, 30 and 60 min), else the largest mean over a step.
 def coincident_demand(run: RunFolder, intervals: Sequence[NamedSpan]) -> pd.DataFrame:
     """Return the demand of a run in each interval, with a row per interval.
 
-    Columns are those of `UNITS`; reactive power (positive if consumed) is left out if
+    Columns are those of `UNITS`. Reactive power, positive if consumed, is left out if
     the run does not model it.
     """
     import pandas as pd

@@ -178,7 +178,7 @@ class Comparison(Brief):
         }
 
     def sections(self, everything: bool = True) -> list[Section]:
-        """Return the differences as tables; without `everything` the main ones."""
+        """Return tables of all differences, or only of the main ones by default."""
         first = [row for row in self.rows if row.metric.key in ALWAYS]
         first.sort(key=lambda row: ALWAYS.index(row.metric.key))
         same = [row for row in self.rows if row.has_equal_text]
@@ -242,7 +242,7 @@ def compare(
     *runs : RunFolder or path
         Runs, or their folders; or one list of these.
     labels : sequence of str, optional
-        A name for each, by default what differs between them, or their folders'.
+        A name for each run; by default the settings that differ, or the folder names.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Run data for charts: arrays of a run folder, its parts, and labels of runs."""
+"""Run data for charts: arrays of runs and of their pools or loads; labels of runs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _Groups = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class RunData:
-    """Run, or one of its pools or loads, with the arrays of its charts."""
+    """A run, or a pool or load of a run, with the arrays for its charts."""
 
     run: RunFolder  # run folder, with metrics and manifest
     label: str  # name in legends
@@ -117,7 +117,7 @@ class RunData:
 
     @property
     def by_load(self) -> bool:
-        """True if the parts are streams and services, False if they are pools."""
+        """True if `parts` are streams and services, False if they are pools."""
         return any(
             name.startswith((LOAD, IDLE)) for of in self.groups.values() for name in of
         )
@@ -216,13 +216,13 @@ def _part_columns(run: RunFolder, by_load: bool) -> _Groups:
 
 
 def _pool_power_column(run: RunFolder) -> str:
-    """Return the name of the pools' power column, of AC power if available."""
+    """Return the name of the pools' power column; AC power is preferred."""
     names = {column.name for column in run.columns if column.per == "pool"}
     return next(name for name in ("it_ac_power_w", "it_power_w") if name in names)
 
 
 def boundary_text(runs: Sequence[RunData], in_parts: bool = False) -> str:
-    """Return the boundary of the runs' power, and of their parts, as short text."""
+    """Return the boundaries of the power of runs and of their pools or loads."""
     boundaries = dict.fromkeys(short_boundary(run.run.boundary()) for run in runs)
     split_runs = [run for run in runs if run.parts and in_parts]
     part_texts = {}
@@ -260,7 +260,7 @@ def _service_columns(series: RunSeries) -> list[str]:
 def _read_series(
     series: RunSeries, groups: _Groups
 ) -> tuple[dict[str, Float32Array], Int64Array, int]:
-    """Return columns and parts, start of each step [ms], and the step [ms]."""
+    """Return columns with the power of groups, the steps' starts, and the step [ms]."""
     series.check(NEEDED_COLUMNS)
     base_columns = [*NEEDED_COLUMNS, *_service_columns(series)]
     part_columns = [name for names in groups.values() for name in names]
@@ -325,7 +325,7 @@ def run_labels(runs: Sequence[RunFolder]) -> list[str]:
 def _run_settings(run: RunFolder) -> dict[tuple[bool, str], Any]:
     """Return the settings of a run by key.
 
-    Keys start with False for custom Python code, which sorts first, else with True.
+    The first item of a key is False for custom Python code, which thus sorts first.
     """
     run_settings = {
         "engine": run.manifest.get("engine"),
@@ -351,7 +351,10 @@ def stage_keys(run: RunFolder) -> dict[str, Mapping[str, Any]]:
 
 
 def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield dotted keys and values of nested data; lists of mappings by name."""
+    """Yield the dotted key of each value in nested data.
+
+    Items of lists are named by their entry `name`.
+    """
     if isinstance(tree, Mapping):
         for key, value in tree.items():
             yield from _leaves(value, f"{path}.{key}" if path else str(key))
@@ -389,7 +392,7 @@ def differing_settings(runs: Sequence[RunFolder]) -> dict[str, tuple[Any, ...]]:
 
 
 def _labels_by_difference(differing: Mapping[str, tuple[Any, ...]]) -> list[str]:
-    """Return labels from few differing keys with short values; else none."""
+    """Return labels made of one or two differing keys; empty if they are too long."""
     short = [key.rsplit(".", 1)[-1].replace("_", " ") for key in differing]
     values = list(zip(*differing.values(), strict=True))
     if len(set(short)) < len(short) or len(short) > MAX_DIFFERENCES:

@@ -1,8 +1,8 @@
-"""Data sheet of a load for an interconnection request: what planners need on one page.
+"""Data sheet of a load for an interconnection request, on one page.
 
-Statistics come from the run's declared metrics; a missing statistic has its reason. The
-fields follow Southern's appendix, Ameren, AEP and NERC's guideline of 2026-05 (mostly
-seen in secondary sources).
+Statistics are the run's declared metrics; a missing one has a reason instead. The
+fields are those of the forms of Southern, Ameren and AEP and of NERC's guideline of
+2026-05 (mostly seen in secondary sources).
 
 See also: docs/meter.md
 """
@@ -38,7 +38,7 @@ from diploee.base.units import (
 )
 from diploee.grid.dynamics.ride_through_study import ride_through
 from diploee.grid.export.by_year import installed_power
-from diploee.grid.export.text import write_rows
+from diploee.grid.export.csv_writer import write_rows
 from diploee.grid.limits.file import load_limits
 from diploee.grid.limits.report import COVERAGE, get_reports, limits_section
 from diploee.metrics.at_step import PEAK_MS, RAMP_MS
@@ -208,7 +208,7 @@ _SECTIONS_WITH_NOTES = ("averaging", "reactive", "voltage")
 
 
 def _for_print(section: Section) -> Section:
-    """Return a section for print: without coverage, charts and most notes."""
+    """Return a section for printing, without charts and most notes."""
     tables = tuple(
         replace(
             t, note="", figures=tuple(f for f in t.figures if f.quantity != COVERAGE)
@@ -259,7 +259,7 @@ def _sources_section(run: RunFolder, sections: Sequence[Section]) -> Section:
 def _section(
     id_: str, title: str, statistics: Iterable[Statistic], note: str = ""
 ) -> Section:
-    """Return a section with a table if statistics have columns, else with a list."""
+    """Return a section of statistics: a table if they have columns, else a list."""
     figures, notes = tuple(statistics), (note,) if note else ()
     if any(figure.quantity for figure in figures):
         return Section(id_, title, (), (SectionTable("", figures),), notes=notes)
@@ -408,8 +408,8 @@ def _reactive_power(view: RunView) -> Iterator[Statistic]:
 def _peaks_and_ramps(view: RunView) -> Iterator[Statistic]:
     """Yield peaks and ramps by averaging time, in a column for each time.
 
-    All ramps come from one source, the finest step of the run. Averaging times without
-    data are left out; the section's note names them.
+    All ramps are computed from the finest step of the run. Averaging times without data
+    are left out and named in the section's note.
     """
     values, tens = view.values, _interval_means_mw(view.run, TEN_MIN_MS)[0]
     ramp = "grid.ramps.intervals.{}.{}.max_mw_per_min"
@@ -509,9 +509,9 @@ def _highest_modelled_hz(view: RunView) -> float | None:
 
 
 def _energy_fractions(run: RunFolder) -> Iterator[Statistic]:
-    """Yield the fractions of training, inference and idle nodes of the devices' energy.
+    """Yield which fractions of the devices' energy are training, inference and idle.
 
-    Fractions at the peak follow in a second column.
+    A second column has the fractions of power at the peak.
     """
     cause = ((run.metrics.get("grid") or {}).get("peak") or {}).get("cause") or {}
     device_kinds = (
@@ -555,9 +555,9 @@ def _energy_fractions(run: RunFolder) -> Iterator[Statistic]:
 def _interval_means_mw(
     run: RunFolder, length_ms: int, with_warm_up: bool = False
 ) -> tuple[pd.Series[float], str]:
-    """Return means of clock intervals [MW] by start [ms], or the reason for none.
+    """Return means of clock intervals [MW] by start [ms], and the reason if empty.
 
-    The warm-up of the run is left out, unless `with_warm_up`.
+    The warm-up of the run is left out unless `with_warm_up` is set.
     """
     import pandas as pd
 
@@ -667,7 +667,7 @@ def _coincident_peaks(
 def _build_out_steps(
     run: RunFolder, quarters: pd.Series[float], why: str
 ) -> Iterator[Statistic]:
-    """Yield the steps of installed nodes, with power, cadence and demand."""
+    """Yield the steps of the build-out, with added power, interval and demand."""
     facility, clock = run.scenario.facility, run.scenario.clock
     if not facility.has_phases:
         text = (
@@ -723,12 +723,12 @@ def write_datasheet(
     csv_file : pathlib.Path, optional
         CSV table of the statistics to write.
     limits : sequence of str
-        Names of presets or files of limits to check, besides the limits that the run
-        was checked against.
+        Names of presets or files of limits to check, in addition to those of the run.
     peaks : sequence of NamedSpan
         Peak intervals of a utility, as `diploee.datasheet` reads them from a file.
     bands : path, optional
-        Ensemble of the run's scenario, whose P5 and P95 the sheet shows.
+        Folder of an ensemble of the run's scenario; the data sheet shows its P5 and
+        P95.
     force : bool
         Replace existing files.
 

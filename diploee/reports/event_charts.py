@@ -13,7 +13,7 @@ from diploee.base.clock import instant_ms
 from diploee.base.units import MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_MW, PowerUnit
 from diploee.metrics.flexibility import BASELINE
 from diploee.reports.aggregate import block_means
-from diploee.reports.common import padded_range
+from diploee.reports.chart_elements import padded_range
 from diploee.reports.data import POWER, RunData, split_power
 from diploee.reports.drawing.charts import (
     INK,
@@ -56,7 +56,7 @@ def event_charts(run: RunData, unit: PowerUnit) -> list[Chart]:
 def _event_chart(run: RunData, event: Entry, unit: PowerUnit) -> Chart:
     """Return a chart of load, baseline, target and largest jobs around an event.
 
-    Target and baseline are of the whole facility, as pools have none.
+    Target and baseline are those of the whole facility, as pools have none.
     """
     series = run.run.series()
     times_ms = event["times"] | {
@@ -155,7 +155,7 @@ MAX_ROWS = 6_000
 
 
 def event_windows_chart(run: RunData, unit: PowerUnit) -> Chart | None:
-    """Return a panel for each extreme window, and one of its pools if several."""
+    """Return the chart of extreme windows: a panel each, and one for several pools."""
     windows = [
         [*_window_panels(run, entry, unit)] for entry in run.run.event_windows.values()
     ]

@@ -16,8 +16,8 @@ from diploee.runs.sections import Section, SectionTable, Statistic
 from diploee.scenario.flexibility import TOLERATED_LOSS
 
 HELD, LATE = 0.02, 0.05
-"""ASSUMPTION: a level is recommended if the load stays within 2 % of it in all calls,
-and at most 5 % of the jobs are late."""
+"""ASSUMPTION: a firm level is recommended if, in all calls, the load exceeds it by at
+most 2 % of the level, and at most 5 % of the jobs are late."""
 
 NUMBERS = (
     ("above", "h", "hours_above", ""),
@@ -49,7 +49,7 @@ PANELS = {
 """Lines of each panel by the label of its y axis: name and field of a result."""
 
 
-def _headline(results: Sequence[FirmResult]) -> list[FirmResult]:
+def _headline_results(results: Sequence[FirmResult]) -> list[FirmResult]:
     """Return the results of the notice nearest to an hour."""
     notices = {each.notice_ms for each in results}
     notice_ms = min(notices, key=lambda ms: abs(ms - MS_PER_H))
@@ -68,27 +68,27 @@ def _is_held(result: FirmResult) -> bool:
 
 
 def _lowest_held(results: Sequence[FirmResult]) -> float | None:
-    """Return the lowest level that is held, as are all above it [MW]."""
+    """Return the lowest level that is held together with all levels above it [MW]."""
     lowest = None
-    for of_level in _by_level(results):
-        if not all(map(_is_held, of_level)):
+    for level_results in _by_level(results):
+        if not all(map(_is_held, level_results)):
             break
-        lowest = of_level[0].level_mw
+        lowest = level_results[0].level_mw
     return lowest
 
 
 def _median(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.median(known)) if len(known) == len(values) else None
+    present = [value for value in values if value is not None]
+    return float(np.median(present)) if len(present) == len(values) else None
 
 
 def _band(values: Sequence[float | None]) -> tuple[float, float] | None:
-    """Return P5 and P95 over seeds, or of few seeds the least and the most."""
-    known = [value for value in values if value is not None]
-    if len(known) < len(values) or len(known) < 2:
+    """Return P5 and P95 over seeds, or minimum and maximum if the seeds are few."""
+    present = [value for value in values if value is not None]
+    if len(present) < len(values) or len(present) < 2:
         return None
-    ends = (5, 95) if len(known) >= MIN_RUNS else (0, 100)
-    low, high = np.percentile(known, ends).tolist()
+    ends = (5, 95) if len(present) >= MIN_RUNS else (0, 100)
+    low, high = np.percentile(present, ends).tolist()
     return low, high
 
 
@@ -96,7 +96,7 @@ def _to_sign(
     results: Sequence[FirmResult], peak_mw: float
 ) -> tuple[list[FirmResult], list[float]]:
     """Return the results below the peak, and the level to sign of each seed [MW]."""
-    of_calls = [each for each in _headline(results) if each.calls == ALL]
+    of_calls = [each for each in _headline_results(results) if each.calls == ALL]
     below = [each for each in of_calls if each.level_mw < peak_mw * (1 - 1e-9)]
     seeds = sorted({each.seed for each in below})
     lowest = [_lowest_held([r for r in below if r.seed == seed]) for seed in seeds]
@@ -110,7 +110,7 @@ def recommendation(
     peak_mw, mw = bounds_mw[1], number_format([bounds_mw[1]]).format
     below, of_seeds = _to_sign(results, peak_mw)
     level_mw, n_seeds = max(of_seeds, default=peak_mw), len(of_seeds)
-    notice = f"a notice of {interval(_headline(results)[0].notice_ms)}"
+    notice = f"a notice of {interval(_headline_results(results)[0].notice_ms)}"
     low_mw = min(of_seeds, default=peak_mw)
     band = f" (in {n_seeds} seeds {mw(low_mw)} to {mw(level_mw)} MW)" * (n_seeds > 1)
     if level_mw >= peak_mw:
@@ -125,7 +125,7 @@ def recommendation(
         )
     rows = [each for each in below if each.level_mw == level_mw]
     hours, relief, gpu_h = (
-        _round(float(np.median([getattr(each, field) for each in rows])))
+        _three_digits(float(np.median([getattr(each, field) for each in rows])))
         for field in ("hours_above", "relief_mwh", "delayed_gpu_h")
     )
     slowed = max(each.requests_slowed / max(each.n_requests, 1) for each in rows)
@@ -140,27 +140,27 @@ def recommendation(
 
 
 def _shortfall(rows: Sequence[FirmResult]) -> str:
-    """Return the reason why a level is not held in the seed that misses most."""
+    """Return the reason why a level is not held, from the worst of its results."""
     left_mw = max(each.largest_left_mw for each in rows)
     if left_mw > HELD * rows[0].level_mw:
-        return f"{_round(left_mw)} MW above it remains, {HELD:.0%} is allowed"
+        return f"{_three_digits(left_mw)} MW above it remains, {HELD:.0%} is allowed"
     late = max(each.jobs_late / max(each.n_jobs, 1) for each in rows)
     return f"{late:.1%} of the jobs are late, {LATE:.0%} is allowed"
 
 
 def _replacement(rows: Sequence[FirmResult]) -> str:
-    """Return the battery or generator that holds a level without the load."""
+    """Return text: the battery or generator that holds a level with rigid load."""
     power_mw = max(each.largest_above_mw for each in rows)
     energy = [each.battery_mwh for each in rows]
-    known = [mwh for mwh in energy if mwh is not None]
-    generator = f"a generator of {_round(power_mw)} MW"
-    if len(known) < len(energy):
+    present = [mwh for mwh in energy if mwh is not None]
+    generator = f"a generator of {_three_digits(power_mw)} MW"
+    if len(present) < len(energy):
         return generator
-    size = f"{_round(power_mw)} MW and {_round(max(known))} MWh"
+    size = f"{_three_digits(power_mw)} MW and {_three_digits(max(present))} MWh"
     return f"a battery of {size} or {generator}"
 
 
-def _round(value: float) -> str:
+def _three_digits(value: float) -> str:
     """Format a number with three significant digits."""
     return number_format([value], 3).format(float(f"{value:.3g}"))
 
@@ -204,15 +204,15 @@ def firm_sections(
     can_wait: bool,
 ) -> list[Section]:
     """Return the table of levels with its recommendation and notes."""
-    shown, peak_mw = _headline(results), bounds_mw[1]
-    sets = list(dict.fromkeys(each.calls for each in shown))
+    headline, peak_mw = _headline_results(results), bounds_mw[1]
+    sets = list(dict.fromkeys(each.calls for each in headline))
     step, pattern = interval(step_ms), number_format([peak_mw])
     mw = pattern.format
     n_seeds, first = len({each.seed for each in results}), "firm [MW]"
-    cells = tuple(_cells(shown, ALL, peak_mw))
+    cells = tuple(_cells(headline, ALL, peak_mw))
     tables = [SectionTable(f"Firm levels of {name}", cells, first=first)]
     if PEAKS in sets:
-        of_file = [each for each in shown if each.calls == PEAKS]
+        of_file = [each for each in headline if each.calls == PEAKS]
         cells = tuple(_cells(of_file, PEAKS, peak_mw))
         note = f"the hours of the file, widened to whole steps of {step}"
         tables.append(SectionTable("Called in peak hours", cells, note, first))
@@ -224,7 +224,7 @@ def firm_sections(
     notes = [
         *(
             f"Nothing is above {mw(of[0].level_mw)} MW: the peak is {mw(peak_mw)} MW."
-            for of in _by_level(shown)
+            for of in _by_level(headline)
             if of[0].level_mw > peak_mw and not any(each.above_mwh for each in of)
         ),
         f"{recommendation(results, bounds_mw)} Powers are means over {step}.",
@@ -232,8 +232,8 @@ def firm_sections(
             f"Simulated: the undisturbed {name} over {days:.3g} days in means over "
             f"{step}, seeds: {n_seeds}; medians over seeds, 'above' to "
             "'same weekday' with calls in all hours above the level and "
-            f"{interval(shown[0].notice_ms)} of notice. Dispatched on it, job by job: "
-            "what jobs do under a level, by "
+            f"{interval(headline[0].notice_ms)} of notice. Dispatched on it, job by "
+            "job: what jobs do under a level, by "
             "their mean power, with the order of their undisturbed starts in place of "
             "the pool's scheduler."
         ),
@@ -265,8 +265,8 @@ def firm_sections(
 
 def firm_chart(name: str, results: Sequence[FirmResult]) -> Chart:
     """Return the chart of need, relief, battery and delayed work over the level."""
-    shown = _headline(results)
-    rows = list(_by_level([each for each in shown if each.calls == ALL]))
+    headline = _headline_results(results)
+    rows = list(_by_level([each for each in headline if each.calls == ALL]))
     level_mw = np.array([of_level[0].level_mw for of_level in rows])
 
     def line(title: str, field: str, k: int) -> Line:
@@ -284,7 +284,7 @@ def firm_chart(name: str, results: Sequence[FirmResult]) -> Chart:
         )
         for label, fields in PANELS.items()
     )
-    notice = interval(shown[0].notice_ms)
+    notice = interval(headline[0].notice_ms)
     return Chart(
         "firm",
         f"What is above each firm level, and what it takes to hold it, {name}",

@@ -124,7 +124,7 @@ def swings_chart(
 ) -> Chart | None:
     """Return a chart of swings: rolling ranges by window, and cycles by size.
 
-    The result is None if the run has neither.
+    Return None if the run has neither.
     """
     block = run.metrics.get("grid")
     if not block:
@@ -245,9 +245,9 @@ def _size_lines(
 
 
 def spectrum_chart(run: RunData, unit: PowerUnit) -> Chart | None:
-    """Return a chart of the mean spectrum and the worst window of each band.
+    """Return a chart of the mean spectrum, and of each band's worst window.
 
-    The result is None without a spectrum.
+    Return None if the run has no spectrum.
     """
     block = (run.metrics.get("grid") or {}).get("spectrum") or {}
     per_mw2, psd_unit = (W_PER_MW / unit.watts) ** 2, f"{unit.power}²/Hz"
@@ -326,9 +326,9 @@ def spectrum_chart(run: RunData, unit: PowerUnit) -> Chart | None:
 
 
 def worst_window_psd(run: RunData, band: Entry) -> tuple[Array, Array]:
-    """Return frequencies [Hz] and PSD [MW²/Hz] of a band in its worst window.
+    """Return frequencies [Hz] and power spectral density [MW²/Hz] in the worst window.
 
-    Both are empty if the series ends within the window.
+    Both cover the band, and are empty if the series ends within the window.
     """
     series, block = run.run.series(), run.metrics["grid"]["spectrum"]
     n_values = round(block["window_s"] * MS_PER_S) // run.resolution_ms
@@ -358,7 +358,7 @@ def _spectral_line_pins(
     height: float,
     unit: str,
 ) -> Iterator[Line]:
-    """Yield the mean spectrum's lines as pins, labelled with periods."""
+    """Yield a vertical line with its period for each spectral line of the mean."""
     lines = sorted(lines, key=lambda line: line["frequency_hz"])
     if not lines:
         return

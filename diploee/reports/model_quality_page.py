@@ -1,4 +1,4 @@
-"""Page of a site's model-quality tests: outcomes, and what went in and came out."""
+"""HTML page of a site's model-quality tests: outcomes, and charts of each group."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ PANELS = {
 
 
 def model_quality_chart(result: ModelQuality, group: str) -> Chart:
-    """Return the chart of a group's tests: voltage or frequency in, P and Q out."""
-    of_group = [test for test in result.tests if test.group == group and test.recording]
+    """Return the chart of a group's tests: voltage or frequency, P and Q over time."""
+    group_tests = [
+        test for test in result.tests if test.group == group and test.recording
+    ]
     unseen, panels = "pu" if group == "frequency steps" else "hz", []
     for key, (title, unit) in PANELS.items():
         lines = [
-            Line(of.time_s, getattr(of, key), test.name, colour(k), unit, 3)
-            for k, test in enumerate(of_group)
-            if (of := test.recording)
+            Line(record.time_s, getattr(record, key), test.name, colour(k), unit, 3)
+            for k, test in enumerate(group_tests)
+            if (record := test.recording)
         ]
         if key != unseen:
             axes = Axis("Time [s]"), Axis(f"{title} [{unit}]")
@@ -41,7 +43,7 @@ def model_quality_chart(result: ModelQuality, group: str) -> Chart:
 
 
 def check_page_name(out: Path | str) -> None:
-    """Raise an error unless a path has the suffix of a page."""
+    """Raise an error unless a path ends in ``.html`` or ``.htm``."""
     if Path(out).suffix.lower() not in (".html", ".htm"):
         raise InputError(f"{out}: the name of a page must end in .html")
 
@@ -50,7 +52,7 @@ def check_page_name(out: Path | str) -> None:
 def write_model_quality(
     result: InstanceOf[ModelQuality], out: Path | str, force: bool = False
 ) -> Path:
-    """Write the page of a site's tests; an earlier one is replaced.
+    """Write the HTML page of a site's model-quality tests; replace an earlier one.
 
     Parameters
     ----------
@@ -59,12 +61,12 @@ def write_model_quality(
     out : path
         HTML page.
     force : bool
-        Replace any file there.
+        Replace any file at this path, not only an earlier page.
 
     Raises
     ------
     InputError, OutputError
-        If the place is taken, or can't be written.
+        If there is a file already, or the page can't be written.
     """
     check_page_name(out)
     check_output_file(out, force, replaces=is_report)  # before any work

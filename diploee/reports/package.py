@@ -1,4 +1,4 @@
-"""Package of what a planner asks of a site: one folder, from one run."""
+"""Planner's package: a folder with all documents that a planner requests of a site."""
 
 from __future__ import annotations
 
@@ -45,8 +45,9 @@ FASTEST = ("rise_1s", "drop_1s")
 SIDECAR = "its sidecar: units, steps, source and assumed terms"
 
 Part = tuple[str, str, str, Callable[[Path], object]]
-"""Name of a file or folder, the question that it answers, where it says what is
-assumed, and its writer, or a function that returns the section or report of a page."""
+"""Part of a package: name of its files, the question that it answers, and the place
+where its assumptions are listed. The function writes the part, or returns the section
+or report of its page."""
 
 
 def write_package(
@@ -58,7 +59,7 @@ def write_package(
     firm: Callable[[], Section],
     force: bool = False,
 ) -> None:
-    """Write a run's package; over an older one, also what changed since that.
+    """Write a run's package, and the differences from an older one that it replaces.
 
     Parameters
     ----------
@@ -88,7 +89,7 @@ def write_package(
             "differences",
             "What changed since the load was studied?",
             f"`{STUDIED}/`: the record of the first package in this place",
-            lambda place: _differences(Path(out), place.parent),
+            lambda place: _differences_section(Path(out), place.parent),
         ),
     ]
     subtitle = f"{period_text(run)}; power: {run.boundary()}"
@@ -104,8 +105,8 @@ def write_package(
                 absent.append(f"- {question} {reason}")
                 continue
             if isinstance(page, Section):
-                shown = (replace(page, charts=()),)
-                page = Report(run.scenario.name, subtitle, shown, is_sheet=True)
+                page_sections = (replace(page, charts=()),)
+                page = Report(run.scenario.name, subtitle, page_sections, is_sheet=True)
             if isinstance(page, Report):
                 (folder / f"{name}.html").write_text(report_page(page), "utf-8")
                 write_csv(page, folder / f"{name}.csv")
@@ -158,7 +159,7 @@ def _csv_rows(path: Path) -> list[dict[str, str]]:
 
 
 def _parts(run: RunFolder, sheet: Report, by_year: dict[str, Any]) -> Iterator[Part]:
-    """Yield the parts of a package that are from the run alone."""
+    """Yield the parts of a package that need nothing but the run."""
 
     def export(format_name: str, **options: Any) -> Callable[[Path], object]:
         return lambda place: export_run(run, format_name, place, Options(**options))
@@ -207,7 +208,7 @@ def _parts(run: RunFolder, sheet: Report, by_year: dict[str, Any]) -> Iterator[P
         "verdicts",
         "Which limits does it meet, at both ends of a large job?",
         "each row, and its notes",
-        lambda _: _verdicts(run),
+        lambda _: _verdicts_section(run),
     )
     yield (
         "ride_through",
@@ -217,7 +218,7 @@ def _parts(run: RunFolder, sheet: Report, by_year: dict[str, Any]) -> Iterator[P
     )
 
 
-def _verdicts(run: RunFolder) -> Section:
+def _verdicts_section(run: RunFolder) -> Section:
     reports = get_reports(run)
     if not reports:
         raise InputError("no limits were checked; name them with --limits")
@@ -225,7 +226,7 @@ def _verdicts(run: RunFolder) -> Section:
 
 
 def _write_record(run: RunFolder, place: Path) -> None:
-    """Write what `compare` reads of a run, without its times."""
+    """Write the files of a run that `compare` reads, without computing times."""
     place.mkdir()
     for name in (METRICS_FILE, LIMITS_FILE):
         if (run.folder / name).exists():
@@ -234,18 +235,24 @@ def _write_record(run: RunFolder, place: Path) -> None:
     write_json(place / MANIFEST, manifest)
 
 
-def _differences(older: Path, folder: Path) -> Section:
-    """Return the differences from the studied package, and keep its record."""
+def _differences_section(older: Path, folder: Path) -> Section:
+    """Return the differences from the first package here, and copy its record.
+
+    The record of the first package is kept as `STUDIED`, so later packages are compared
+    with the same one.
+    """
     records = [path for name in (STUDIED, RECORD) if (path := older / name).is_dir()]
     pair = (*records[:1], folder / RECORD)
-    found = compare(*pair, labels=LABELS) if records else None
-    changed = [row for row in found.rows if not row.has_equal_text] if found else []
-    if found is None or not (found.settings or changed):
+    comparison = compare(*pair, labels=LABELS) if records else None
+    changed = (
+        [row for row in comparison.rows if not row.has_equal_text] if comparison else []
+    )
+    if comparison is None or not (comparison.settings or changed):
         raise InputError("no earlier package in this place has other keys or figures")
     shutil.copytree(records[0], folder / STUDIED)
-    verdicts = {**found.verdicts, **_changed_figures(*pair)}
-    first = replace(found, rows=(), settings={}, stages={}, verdicts=verdicts)
-    last = replace(found, rows=tuple(changed), verdicts={})
+    verdicts = {**comparison.verdicts, **_changed_figures(*pair)}
+    first = replace(comparison, rows=(), settings={}, stages={}, verdicts=verdicts)
+    last = replace(comparison, rows=tuple(changed), verdicts={})
     (one,), (other,) = first.sections(), last.sections()
     return replace(other, tables=one.tables + other.tables)
 
@@ -261,5 +268,5 @@ def _changed_figures(*records: Path) -> dict[str, tuple[str | None, ...]]:
         }
         for record in records
     ]
-    found = {item: tuple(of.get(item) for of in pair) for item in chain(*pair)}
-    return {item: texts for item, texts in found.items() if len(set(texts)) > 1}
+    figures = {item: tuple(of.get(item) for of in pair) for item in chain(*pair)}
+    return {item: texts for item, texts in figures.items() if len(set(texts)) > 1}

@@ -15,7 +15,7 @@ from diploee.reports.aggregate import (
     statistics_by_date,
     time_of_week_ms,
 )
-from diploee.reports.common import (
+from diploee.reports.chart_elements import (
     MAX_TOGETHER,
     MIN_SPAN,
     WEEK_AXIS,
@@ -136,9 +136,9 @@ def peak_week_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
 
 
 def worst_weeks_chart(run: RunData, unit: PowerUnit) -> Chart | None:
-    """Return a chart of the weeks of the worst ramps, except the peak week.
+    """Return a chart of the weeks with the worst ramps, except the peak week.
 
-    The result is None without such weeks.
+    Return None if there are no such weeks.
     """
     axis, block, panels = power_axis([run], unit), _steps_per_point([run]), []
     for names, time in worst_weeks(run.metrics):
@@ -188,7 +188,7 @@ def _date(local_ms: int) -> str:
 def _week_line(
     run: RunData, monday_ms: int, block: int, unit: PowerUnit, index: int, legend: bool
 ) -> Line:
-    """Return the line of a week, with the maximum of each block of steps."""
+    """Return the line of a week; its points are maxima of blocks of steps."""
     start, stop = np.searchsorted(run.local_ms, [monday_ms, monday_ms + MS_PER_WEEK])
     first = np.arange(start, stop, block)
     y = np.maximum.reduceat(run.power_w[:stop], first) / unit.watts

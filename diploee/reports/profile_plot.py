@@ -33,7 +33,7 @@ def plot_profile(profile: PowerProfile, path: Path, force: bool = False) -> None
 
     The upper panel shows the whole run [kW]: the range of the samples and their 10 s
     mean (60 s for runs over two hours). The lower panel shows each sample of two
-    minutes with much variation, which the upper panel marks.
+    minutes with much variation; they are marked in the upper panel.
     """
     start = zoom_start(profile)
     stop = min(start + max(2, ZOOM_MS // profile.dt_ms), profile.power_w.size)
@@ -60,8 +60,8 @@ def profile_title(profile: PowerProfile) -> str:
 def zoom_start(profile: PowerProfile) -> int:
     """Return the index of the first sample of the lower panel.
 
-    Of half-overlapping windows it selects the window at the 5/6 quantile of the total
-    variation of 1 s means: a variable part of the run, but not the rarest.
+    Windows that overlap by half are ranked by the total variation of their 1 s means.
+    The window at the 5/6 quantile is selected, which is variable but not exceptional.
     """
     step_s = max(1, MS_PER_S // profile.dt_ms)
     n_seconds = profile.power_w.size // step_s

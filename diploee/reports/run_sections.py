@@ -35,7 +35,7 @@ def run_sections(
     run : RunFolder
         An open run.
     limits : sequence of LimitReport
-        Compliance reports, each a line of the main results and a table.
+        Compliance reports; each gives a line of the main results and a table.
     ride_through_result : RideThroughResult, optional
         Ride-through of the site.
 
@@ -65,7 +65,7 @@ def run_sections(
 
 
 def reactive_notes(run: RunFolder) -> list[str]:
-    """Return notes on assumed reactive power, if no ensemble gives its band."""
+    """Return notes on assumed reactive power, unless an ensemble gives its range."""
     if run.bands or not run.manifest.get("assumed") or not run.metrics.get("poi"):
         return []
     return [
@@ -81,7 +81,7 @@ def reactive_notes(run: RunFolder) -> list[str]:
 
 
 def _billing_notes(run: RunFolder) -> list[str]:
-    """Return notes on incomplete months and on ratchets that are lower bounds."""
+    """Return notes on incomplete months, and on demand ratchets known in part only."""
     months = (run.metrics.get("billing") or {}).get("months") or []
     partial = [month["month"] for month in months if not month["complete"]]
     bound = [m["month"] for m in months if (m.get("billed") or {}).get("lower_bound")]
@@ -230,7 +230,7 @@ _COMMON_EVENTS = {("ramps", 60.0), ("changes", 600.0)}
 
 
 def _is_common_event(key: Key) -> bool:
-    """Return True for the peak and for events of common durations."""
+    """Return True for the peak, and for extreme events of the usual durations."""
     return key[0] == "peak" or key[:2] in _COMMON_EVENTS
 
 

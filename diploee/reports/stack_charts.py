@@ -12,7 +12,7 @@ from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, W_PER_MW, PowerUnit
 from diploee.metrics.demand import rated_power
 from diploee.reports.aggregate import block_means
-from diploee.reports.common import MIN_SPAN, range_with_zero
+from diploee.reports.chart_elements import MIN_SPAN, range_with_zero
 from diploee.reports.data import REST, RunData
 from diploee.reports.drawing.charts import (
     INK,
@@ -58,9 +58,9 @@ def overview_chart(
 ) -> Chart:
     """Return the stacked power of a run, with lines at peak, ratings and limits.
 
-    The areas are the nodes (or devices) of each pool, or the loads, and above them the
-    rest of the facility. Their top is `facility_power_w` before sources, storage and
-    curtailment are subtracted.
+    The areas are the nodes (or devices) of each pool, or the loads, with the rest of
+    the facility above them. The top of the stack is the facility's power before the
+    effects of sources, storage and curtailment.
     """
     every = _steps_per_mean(run, 10 * MS_PER_MIN)
     x, length = _mean_edges(run, every), interval(every * run.step_ms)
@@ -180,7 +180,7 @@ def _mean_line(
 
 
 def _spread_band(run: RunData, every: int, unit: PowerUnit) -> tuple[Area, ...]:
-    """Return the band of minimum and maximum within the drawn means."""
+    """Return the area between minimum and maximum power within each drawn mean."""
     if every < 2:
         return ()
     first, names = np.arange(0, run.power_w.size, every), ("lowest", "highest")
@@ -233,7 +233,7 @@ def _level_lines(
 
 
 def poi_charts(run: RunData, unit: PowerUnit) -> list[Chart]:
-    """Return the charts of a run with a point of interconnection, if any.
+    """Return the charts of power at the point of interconnection, if modelled.
 
     They show the whole facility, as pools have no cooling plant or power factor.
     """

@@ -16,7 +16,7 @@ from diploee.grid.limits.file import Limits, load_limits
 from diploee.grid.limits.report import LimitReport, get_report
 from diploee.metrics.catalogue import metrics_of_runs
 from diploee.reports.aggregate import round_edges
-from diploee.reports.common import WEEK_AXIS, histogram_layers, padded_range
+from diploee.reports.chart_elements import WEEK_AXIS, histogram_layers, padded_range
 from diploee.reports.drawing.charts import (
     PALETTE,
     PEAK,
@@ -95,7 +95,7 @@ def _summary_metrics(sweep: SweepData) -> list[Metric]:
 
 
 def _metrics_to_draw(sweep: SweepData) -> tuple[list[Metric], str]:
-    """Return the metrics with several values (or all), and notes on the others."""
+    """Return the metrics that vary (all if none does), and notes on the others."""
     present = _summary_metrics(sweep)
     moving = [m for m in present if len(sweep.finished[m.key].dropna().unique()) > 1]
     drawn_metrics, notes = (moving or present)[:MAX_METRICS], ""
@@ -113,8 +113,9 @@ def _metrics_to_draw(sweep: SweepData) -> tuple[list[Metric], str]:
 def _axis_charts(sweep: SweepData) -> Iterator[Chart]:
     """Yield a chart for each axis with several values, with a panel for each metric.
 
-    Of zipped axes only the first is drawn. Two axes also give a map of each metric. A
-    sweep of seeds or draws alone gives one chart of the metrics' distributions.
+    Of zipped axes, only the first has a chart. With two axes there is also a map of
+    each metric. A sweep over only seeds or draws has one chart, of the metrics'
+    distributions.
     """
     moving, (metrics, words) = (
         moving_axes(sweep.finished, sweep.axes),
@@ -252,7 +253,7 @@ def _panel(sweep: SweepData, metric: Metric, axis: str, group: str | None) -> Pa
 def _band_quantiles(
     sweep: SweepData, axis: str, group: str | None
 ) -> tuple[float, float, str]:
-    """Return the quantiles of bands, and their names as text."""
+    """Return the lower and upper quantile of bands, and a label such as `P5 to P95`."""
     fewest = sweep.finished.groupby([axis, *([group] if group else [])]).size().min()
     return (
         (0.05, 0.95, "P5 to P95")
@@ -309,7 +310,7 @@ def _ensemble_section(sweep: SweepData) -> Section | None:
     if not (sweep.folder / ENSEMBLE_TABLE).is_file() or "point" not in sweep.finished:
         return None
     spread, envelope = (
-        _read(sweep, name, columns)
+        _read_table(sweep, name, columns)
         for name, columns in ((ENSEMBLE_TABLE, _SPREAD), (ENVELOPE_TABLE, _ENVELOPE))
     )
     finished = sweep.finished.drop_duplicates("point")
@@ -350,7 +351,7 @@ def _omission_note(shown: Sized, all_points: Sized, table: str) -> str:
     )
 
 
-def _read(sweep: SweepData, name: str, columns: dict[str, Kind]) -> pd.DataFrame:
+def _read_table(sweep: SweepData, name: str, columns: dict[str, Kind]) -> pd.DataFrame:
     with open_parquet(
         sweep.folder / name, columns, remedy="run the sweep again"
     ) as file:
@@ -453,7 +454,7 @@ def _spread_tables(
         "Seeds that bring the 95 % confidence interval of the mean to "
         f"{100 * accuracy:g} %; ensemble.json describes the method."
     )
-    of_metrics = {m: [*_spread_of(spread, named, m, alone)] for m in metrics}
+    of_metrics = {m: [*_spread_cells(spread, named, m, alone)] for m in metrics}
     if alone:
         figures = tuple(figure for of in of_metrics.values() for figure in of)
         yield SectionTable(f"Spread {over}", figures, note, "Metric")
@@ -464,7 +465,7 @@ def _spread_tables(
             note = ""
 
 
-def _spread_of(
+def _spread_cells(
     spread: pd.DataFrame, named: dict[int, str], m: Metric, alone: bool
 ) -> Iterator[Statistic]:
     from pandas import notna
@@ -510,7 +511,7 @@ def sweep_verdicts(sweep: SweepData, limits: Limits) -> Verdicts:
 
 
 def _compliance_section(sweep: SweepData, names: Sequence[str]) -> Section | None:
-    """Return the fraction of runs in violation at each point; None without limits."""
+    """Return the fraction of violating runs at each point; None without limits."""
     tables, notes = [], list[str]()
     for name in names:
         limits = load_limits(name)

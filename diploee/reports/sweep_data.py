@@ -104,9 +104,10 @@ def read_sweep(folder: Path) -> SweepData:
 
 
 def runs_to_draw(sweep: SweepData, max_n: int) -> list[tuple[Path, str]]:
-    """Return folders and labels of runs that span the axes evenly, with one seed.
+    """Return folders and labels of at most `max_n` runs, spread over the axes.
 
-    Runs without a folder or without a power series are left out.
+    Each point has one run, that of its lowest seed. Runs without a power series are
+    left out.
     """
     table = sweep.finished
     if "seed" in table:
@@ -128,7 +129,7 @@ def runs_to_draw(sweep: SweepData, max_n: int) -> list[tuple[Path, str]]:
 
 
 def evenly_spaced(n: int, max_n: int) -> list[int]:
-    """Return at most `max_n` of n indices, evenly spaced, with both ends."""
+    """Return at most `max_n` evenly spaced indices below n, including both ends."""
     return (
         [round(k * (n - 1) / (max_n - 1)) for k in range(max_n)]
         if n > max_n
@@ -137,7 +138,7 @@ def evenly_spaced(n: int, max_n: int) -> list[int]:
 
 
 def moving_axes(table: pd.DataFrame, axes: tuple[str, ...]) -> list[str]:
-    """Return the axes with several values, and only the first of zipped axes."""
+    """Return the axes that have several values; of zipped axes, only the first."""
     result: dict[tuple[int, ...], str] = {}
     for axis in axes:
         codes, values = table[axis].factorize()

@@ -16,7 +16,7 @@ from diploee.base.units import (
     PowerUnit,
 )
 from diploee.reports.aggregate import profile_by_time, round_edges, statistics_by_date
-from diploee.reports.common import (
+from diploee.reports.chart_elements import (
     DAY_AXIS,
     FEW_DAYS,
     WEEK_AXIS,
@@ -51,7 +51,7 @@ _Named = Iterable[tuple[int, str, RunData, Array]]
 
 
 def bands_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
-    """Return the percentile bands of power by time of day and of week."""
+    """Return the chart of percentile bands of power, by time of day and of week."""
     periods = [(DAY_AXIS, MS_PER_DAY, "By time of day")]
     if _have_a_week(runs):
         periods.append((WEEK_AXIS, MS_PER_WEEK, "By time of week"))
@@ -243,7 +243,7 @@ def _service_chart(
 def _service_series(
     runs: Sequence[RunData], kind: str
 ) -> Iterator[tuple[int, str, RunData, Array]]:
-    """Yield colour index, name, run and values of every service with the column."""
+    """Yield colour index, name, run and values of a column for each service."""
     columns_by_service = [
         (run, name, columns) for run in runs for name, columns in run.services.items()
     ]

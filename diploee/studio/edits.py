@@ -1,8 +1,8 @@
 """Edits of a scenario's YAML text, one key at a time, with comments preserved.
 
-New text is inserted at the start and end of YAML nodes, and the result is parsed again.
-If it differs from the intended data, as within anchors, the data are written without
-comments.
+Only the text of the changed YAML node is replaced, and the result is parsed again. If
+it does not have the intended data (for example because of anchors), the data are
+written as new YAML, without comments.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REMOVED = object()
 
 @lru_cache(maxsize=64)
 def parse_yaml(text: str) -> tuple[dict[str, Any], Any]:
-    """Return the data of a YAML text, read-only, and its lines."""
+    """Return the data of a YAML text (not to be changed), and the lines of its keys."""
     data, lines = read_text(text)
     return data, lines
 

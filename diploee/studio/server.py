@@ -37,8 +37,8 @@ from diploee.base.files.paths import shipped
 from diploee.grid.export.registry import FORMATS
 from diploee.reports.drawing.page import POLICY
 from diploee.runs.folder import MANIFEST
-from diploee.studio.jobs import Jobs
-from diploee.studio.sites import (
+from diploee.studio.job_queue import JobQueue
+from diploee.studio.page_contents import (
     Draft,
     StudioFolder,
     checked_scenario,
@@ -167,7 +167,7 @@ class Studio:
             prefix="diploee-studio-", ignore_cleanup_errors=True
         )
         self.temporary = Path(self.results_folder.name)
-        self.jobs: Jobs | None = None
+        self.jobs: JobQueue | None = None
         self._result_ids: dict[str, list[str]] = defaultdict(
             list
         )  # ids of results by page
@@ -192,8 +192,8 @@ class Studio:
     def serve(self, tell: Callable[[], None] = lambda: None) -> None:
         """Serve requests until a signal or `should_exit` ends the server.
 
-        `tell` is called once the server handles signals. Unfinished outputs are
-        removed.
+        `tell` is called as soon as the server handles signals. At the end, unfinished
+        outputs are removed.
         """
         self._tell = tell
         with self.results_folder:
@@ -202,7 +202,7 @@ class Studio:
     def _routes(self) -> Starlette:
         @asynccontextmanager
         async def lifespan(_: Starlette) -> AsyncIterator[None]:
-            self.jobs = Jobs()
+            self.jobs = JobQueue()
             warm = asyncio.create_task(self.jobs.start_child())
             self._tell()
             yield
@@ -320,7 +320,7 @@ class Studio:
         )
 
     async def _post_take(self, request: Request) -> Response:
-        """Respond with a file made of a run: its data sheet, or an export."""
+        """Respond with a file that is made from a run: its data sheet, or an export."""
         request_data = await _parse_request(request)
         if len(request_data.runs) != 1 or request_data.what not in (
             "datasheet",
@@ -367,7 +367,7 @@ class Studio:
         return JSONResponse({"saved": await asyncio.to_thread(save)})
 
     def _run_folder(self, name: str) -> Path:
-        """Return a run's folder by a result's id, or by name in the runs folder."""
+        """Return a run's folder from the id of a result or the name of the folder."""
         if name in self._runs:
             return Path(self._runs[name])
         path = self.studio_folder.resolve_inside(Path("runs") / name)

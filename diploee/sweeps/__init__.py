@@ -1,4 +1,4 @@
-"""Sweeps and ensembles: from axes and draws to scenarios, runs and a summary."""
+"""Sweeps and ensembles: many runs of a scenario with varied keys, and a summary."""
 
 import lazy_loader
 

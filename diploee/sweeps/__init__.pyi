@@ -1,4 +1,4 @@
-from .cluster import run_on_dask as run_on_dask
+from .dask_cluster import run_on_dask as run_on_dask
 from .draws import DRAWS as DRAWS
 from .draws import Draw as Draw
 from .execute import SweepResult as SweepResult
@@ -9,7 +9,7 @@ from .loading import Sweep as Sweep
 from .loading import load_ensemble as load_ensemble
 from .loading import load_sweep as load_sweep
 from .loading import sweep_from_dict as sweep_from_dict
-from .local import run_locally as run_locally
+from .local_processes import run_locally as run_locally
 from .spec import SweepAxis as SweepAxis
 from .spec import SweepSpec as SweepSpec
 from .task import Executor as Executor

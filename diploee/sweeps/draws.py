@@ -20,7 +20,7 @@ PROBABILITY_DIGITS = 12
 
 
 class Draw(Model):
-    """Settings of a random draw of a key's values in a sweep."""
+    """Base class of random draws for a key of a sweep's scenarios."""
 
     distribution: str
 
@@ -31,7 +31,7 @@ class Draw(Model):
 
     @abstractmethod
     def draw(self, rng: np.random.Generator, base: Any) -> tuple[Any, dict[str, float]]:
-        """Return the new value of a key and the drawn numbers, from its base value."""
+        """Draw a new value of a key from its base value; return it and the numbers."""
 
 
 class _ContinuousDraw(Draw):
@@ -85,7 +85,7 @@ class _ContinuousDraw(Draw):
     def draw(self, rng: np.random.Generator, base: Any) -> tuple[Any, dict[str, float]]:
         """Return the drawn value and numbers, as in `Draw.draw`.
 
-        A list gets one number, or if `each` is set one number per item.
+        A single number is used for all items of a list, unless `each` is set.
         """
         if isinstance(base, list) and (self.each or self.apply != "set"):
             numbers = self.numbers(rng, len(base) if self.each else 1)
@@ -126,7 +126,7 @@ class _ContinuousDraw(Draw):
 
 
 class Normal(_ContinuousDraw):
-    """Normal distribution, truncated if bounds are given."""
+    """Normal distribution, truncated if bounds are specified."""
 
     distribution: Literal["normal"] = default("normal", "The normal distribution.")
     mean: float = Field(description="Mean, before truncation.")
@@ -139,7 +139,7 @@ class Normal(_ContinuousDraw):
 
 
 class Lognormal(_ContinuousDraw):
-    """Lognormal distribution, truncated if bounds are given."""
+    """Lognormal distribution, truncated if bounds are specified."""
 
     distribution: Literal["lognormal"] = default(
         "lognormal", "The lognormal distribution."
@@ -209,13 +209,13 @@ class Choice(Draw):
 
     # One signature for all
     def draw(self, rng: np.random.Generator, base: Any) -> tuple[Any, dict[str, float]]:  # noqa: ARG002
-        """Return the drawn value and, as its number, its index."""
+        """Return the drawn value, and its index as the drawn number."""
         index = int(rng.choice(len(self.values), p=self.probabilities))
         return self.values[index], {"": float(index)}
 
 
 class Dirichlet(Draw):
-    """Dirichlet distribution of probabilities, with the base scenario's as mean."""
+    """Dirichlet distribution of probabilities; the base values are its mean."""
 
     distribution: Literal["dirichlet"] = default(
         "dirichlet", "The Dirichlet distribution."

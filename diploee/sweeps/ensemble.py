@@ -1,6 +1,7 @@
 """Statistics over the seeds of a sweep point.
 
-These are percentiles of metrics, envelopes of loads, and the required number of seeds.
+These are percentiles of metrics, percentile curves of the load (envelopes), and the
+number of seeds required for an accuracy of the mean.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from diploee.base.tables import Float64Array
 from diploee.runs.formatting import MIN_RUNS
 from diploee.sweeps.draws import Choice
 from diploee.sweeps.expand import PlannedRun
+from diploee.sweeps.folder import RUNS, write_file
 from diploee.sweeps.loading import Sweep
 from diploee.sweeps.record import Result, json_bytes, read_load_shape, table_bytes
 from diploee.sweeps.spec import SweepSpec
-from diploee.sweeps.store import RUNS, write_file
 
 ENSEMBLE_TABLE = "ensemble.parquet"
 ENVELOPE_TABLE = "envelope.parquet"
@@ -31,15 +32,15 @@ ENSEMBLE_FILE = "ensemble.json"
 SCHEMA_VERSION = 1
 PERCENTS = (5, 50, 95)
 Z_95 = 1.959963984540054
-"""Standard deviations within which a normal variable lies with a probability of 95 %."""  # noqa: E501
+"""Half-width of the central 95 % interval of a standard normal variable."""
 STANDS_OUT = 0.5
-"""Absolute rank correlation above which a drawn number is said to move a metric."""
+"""Absolute rank correlation above which a drawn number is reported to move a metric."""
 BY_CHANCE = 0.01
-"""Probability that any draw stands out of any metric by chance; it takes more of few
-runs."""
+"""Probability that, by chance, any draw is reported to move any metric. If runs are
+few, this requires a correlation above `STANDS_OUT`."""
 
 MANY = 10**6
-"""Number of seeds from which on Student's and the normal distribution are one."""
+"""Number of seeds from which Student's distribution is taken as normal."""
 
 METHOD = {
     "percentiles": "P5, P50 and P95 over the members of a point, numpy's linear percentiles; a "  # noqa: E501
@@ -96,11 +97,11 @@ class PointEnsemble:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Statistics over the seeds of each point, and the target accuracy."""
+    """Statistics over the seeds of each point, and the required accuracy of means."""
 
     accuracy: float
     points: list[PointEnsemble]
-    draws: tuple[str, ...] = ()  # dotted keys of what is drawn
+    draws: tuple[str, ...] = ()  # dotted keys of the drawn values
 
 
 def write_ensemble(
@@ -115,14 +116,18 @@ def write_ensemble(
         if run.run in results:
             members.setdefault(run.point, []).append(run)
     members = {
-        point: of_point for point, of_point in members.items() if len(of_point) > 1
+        point: point_runs
+        for point, point_runs in members.items()
+        if len(point_runs) > 1
     }
     if not members:
         return None
-    points = [_point(of_point, results, sweep.spec) for of_point in members.values()]
+    points = [
+        _point(point_runs, results, sweep.spec) for point_runs in members.values()
+    ]
     ensemble = Ensemble(sweep.spec.accuracy, points, tuple(sweep.spec.draw))
     envelopes = [
-        _envelope(folder, point, of_point) for point, of_point in members.items()
+        _envelope(folder, point, point_runs) for point, point_runs in members.items()
     ]
     table = pa.Table.from_pylist(list(_rows(ensemble)))
     known = [
@@ -140,7 +145,9 @@ def spread(values: Float64Array, accuracy: float) -> _MetricSpread:
     n, mean, std = values.size, float(values.mean()), float(values.std(ddof=1))
     p5, p50, p95 = (float(p) for p in np.percentile(values, PERCENTS))
     supported = n >= MIN_RUNS
-    of_mean = float(_t_half_width(n) * std / np.sqrt(n) / abs(mean)) if mean else None
+    half_width = (
+        float(_t_half_width(n) * std / np.sqrt(n) / abs(mean)) if mean else None
+    )
     return _MetricSpread(
         n,
         mean,
@@ -150,13 +157,13 @@ def spread(values: Float64Array, accuracy: float) -> _MetricSpread:
         p95 if supported else None,
         float(values.min()),
         float(values.max()),
-        of_mean,
-        None if of_mean is None else _seeds_for_mean(std / abs(mean), accuracy),
+        half_width,
+        None if half_width is None else _seeds_for_mean(std / abs(mean), accuracy),
     )
 
 
 def _t_half_width(n: int) -> float:
-    """Return the half-width of a mean's 95 % interval, in standard errors."""
+    """Return the half-width of a mean's 95 % confidence interval in standard errors."""
     from scipy.special import stdtrit  # that of scipy.stats takes a millisecond
 
     return float(stdtrit(n - 1, 0.975))
@@ -189,7 +196,9 @@ def _point(
             values_by_mask.setdefault(has_value.tobytes(), {})[name] = values
     moved_by: dict[str, dict[str, float]] = {}
     vary = [
-        np.ptp(of) > 0 for group in values_by_mask.values() for of in group.values()
+        np.ptp(column) > 0
+        for group in values_by_mask.values()
+        for column in group.values()
     ]
     n_pairs = len(inputs) * sum(map(bool, vary))
     for mask, values_by_metric in values_by_mask.items():
@@ -205,7 +214,11 @@ def significant_correlations(
     metrics: Mapping[str, Float64Array],
     n_pairs: int | None = None,
 ) -> dict[str, dict[str, float]]:
-    """Return the significant rank correlations, the largest first."""
+    """Return the significant rank correlations by metric and input, largest first.
+
+    `n_pairs` is the number of pairs that are tested together (Bonferroni); by default
+    all pairs of these inputs and metrics.
+    """
     from scipy.stats import rankdata, t
 
     def ranked(columns: Mapping[str, Float64Array]) -> Any:
@@ -225,10 +238,10 @@ def significant_correlations(
     return {
         name: {
             k: float(rho)
-            for rho, k in sorted(zip(of, inputs, strict=True), key=_size)
+            for rho, k in sorted(zip(correlations, inputs, strict=True), key=_size)
             if abs(rho) > min_correlation
         }
-        for name, of in result
+        for name, correlations in result
     }
 
 
@@ -237,10 +250,10 @@ def _size(correlation: tuple[float, str]) -> float:
 
 
 def _inputs(members: Sequence[PlannedRun], spec: SweepSpec) -> dict[str, Float64Array]:
-    """Return the drawn numbers by name.
+    """Return the drawn numbers of all members by name, shape (n,).
 
-    A choice has no order, so that each of its values is a separate column, 1 if it was
-    drawn.
+    The values of a choice have no order, so each has its own array: 1 for members that
+    drew it, 0 for others.
     """
     result: dict[str, Float64Array] = {}
     for name, key in members[0].draw_keys.items():

@@ -1,4 +1,4 @@
-"""Execution of a sweep: expand it, do the missing runs, and summarize."""
+"""Execution of a sweep: missing runs are simulated, and all runs are summarized."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ from diploee.schedule.schedule import Engine
 from diploee.simulation.cost_forecast import Forecast
 from diploee.simulation.prepared import RunOptions
 from diploee.simulation.run import check
-from diploee.sweeps.cluster import run_on_dask
+from diploee.sweeps.dask_cluster import run_on_dask
 from diploee.sweeps.ensemble import Ensemble, write_ensemble
 from diploee.sweeps.expand import MAX_RUNS, PlannedRun, expand
+from diploee.sweeps.folder import lock_folder, sweep_folder, write_file
 from diploee.sweeps.loading import (
     Sweep,
     is_sweep,
@@ -49,7 +50,7 @@ from diploee.sweeps.loading import (
     load_sweep,
     sweep_from_dict,
 )
-from diploee.sweeps.local import run_locally
+from diploee.sweeps.local_processes import run_locally
 from diploee.sweeps.record import (
     SUMMARY_FILE,
     SWEEP_FILE,
@@ -60,7 +61,6 @@ from diploee.sweeps.record import (
     sweep_content,
     table_bytes,
 )
-from diploee.sweeps.store import lock_folder, sweep_folder, write_file
 from diploee.sweeps.task import Executor, Outcome, RunTask, in_process
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ GONE = "it was done, but its files are damaged or gone; the same command does it
 
 @dataclass(frozen=True)
 class SweepResult(Brief):
-    """Result of a sweep after its runs."""
+    """Result of a sweep after its runs: summary table, statistics and failed runs."""
 
     target: str  # its folder
     runs: list[PlannedRun]  # all runs
@@ -107,7 +107,7 @@ class SweepResult(Brief):
         return frame
 
     def sections(self) -> list[Section]:
-        """Return the sections of points and spread; none if no run ended."""
+        """Return the sections on points and spread; empty if no run has finished."""
         from diploee.reports.sweep_charts import sweep_sections
         from diploee.reports.sweep_data import read_sweep
 
@@ -135,10 +135,10 @@ def run_sweep(
     sweep : Sweep, str or pathlib.Path
         A loaded sweep, its file, or the name of a shipped one.
     out : str or pathlib.Path, optional
-        Folder; ``sweeps/<name>`` by default. Complete runs in it are kept.
+        Folder of the sweep; ``sweeps/<name>`` by default. Complete runs in it are kept.
     executor : callable
-        Executes the runs: in this process by default, or `run_locally`, `run_on_dask`
-        with their further arguments bound.
+        Function that executes the runs: `in_process` by default, or `run_locally` or
+        `run_on_dask` with their other arguments bound.
     profiles : sequence of str
         Profile folders; the shipped profiles if empty.
     engine : {"simpy", "compiled"}, optional
@@ -236,7 +236,7 @@ def run_sweep(
 
 
 def _close(outcomes: Iterator[Outcome]) -> None:
-    """Stop the workers now, not when the generator is garbage-collected."""
+    """Close a generator of outcomes, which stops its workers now."""
     close: Callable[[], None] = getattr(outcomes, "close", lambda: None)
     close()
 
@@ -248,7 +248,7 @@ def _execute_runs(
     ended: dict[str, str],
     progress: Progress,
 ) -> None:
-    """Record the error, or an empty text, of every run that ends."""
+    """Execute runs, and record the error (or an empty text) of each that ends."""
     if not tasks:
         return
     cost, done = {task.run: task.cost for task in tasks}, 0.0
@@ -317,7 +317,7 @@ def sweep(
     out : path, optional
         Folder; ``sweeps/<name>`` by default.
     workers : int
-        Worker processes on this machine; with 0 all runs are in this process.
+        Number of worker processes on this machine. With 0, runs are in this process.
     dask : str or distributed.Client, optional
         Address or client of a Dask cluster that executes the runs.
     profiles : path or sequence of path
@@ -394,10 +394,10 @@ def ensemble(
     seeds : int or sequence of int, optional
         Seeds of each point, or their number; by default as in the sweep.
     accuracy : float, optional
-        Target relative half-width of the interval, 0-1, from which the required number
-        of seeds follows.
+        Required relative half-width of the mean's confidence interval, 0-1. The
+        required number of seeds is computed from it.
     assumed : bool
-        Draw values that the scenario leaves to assumptions from their ranges; see
+        Draw each value that the scenario leaves to an assumption from its range; see
         `Scenario.ranges`.
     workers, dask, profiles, engine, max_runs, progress
         As in `diploee.sweep`.

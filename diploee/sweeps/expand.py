@@ -66,7 +66,7 @@ def expand(
     sweep : Sweep
         The sweep to expand.
     library : ProfileLibrary
-        Profiles of the runs; their content is part of the runs' names.
+        Profiles of the runs. The runs' names contain a hash that covers the profiles.
     max_runs : int
         Maximum number of runs.
 
@@ -138,7 +138,7 @@ def _key_location(
     changes: Mapping[str, tuple[KeyPath, Any]],
     key_path: KeyPath,
 ) -> str:
-    """Return the location of a key in the sweep file, or the values of its point."""
+    """Return text that locates a key: its line in the sweep file, or its point."""
     places: dict[str, KeyPath] = {key: ("set", key) for key in sweep.spec.set}
     places |= {key: of_axis for key, (of_axis, _) in changes.items()}
     places |= {key: ("draw", key) for key in sweep.spec.draw}
@@ -154,7 +154,7 @@ def _key_location(
 def _points(
     sweep: Sweep, base: dict[str, Any]
 ) -> Iterator[tuple[dict[str, Any], dict[str, tuple[KeyPath, Any]]]]:
-    """Yield the labels and changed keys of each combination of the blocks."""
+    """Yield the labels and the changed keys of each point of the axes."""
     blocks = [
         list(_block_points(axis, number, label))
         for number, (axis, label) in enumerate(
@@ -243,9 +243,9 @@ def _draw_values(
 def own_parts_of(
     scenario: Scenario, inputs: Inputs, code_hashes: HashedObjects
 ) -> list[OwnPart]:
-    """Return the custom components of a run, from outside the package, with hashes.
+    """Return the parts of a run with code from outside the package, with hashes.
 
-    Entries of `code_hashes` are not hashed again.
+    `code_hashes` has known hashes, which are not computed again.
     """
     return own_parts(scenario, inputs, code_hashes, load_scenario_limits(scenario))
 

@@ -1,4 +1,4 @@
-"""Study of firm demand: levels, notices and calls of a site, over seeds."""
+"""Study of firm demand: firm levels of a site, by notice, set of calls and seed."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ MAX_COUNT = 100
 """Maximum number of levels, and of seeds."""
 NOTICES = ("0 s", "10 min", "1 h", "24 h")
 S_PER_RESULT, S_PER_NODE_STEP = 0.05, 1.6e-9
-"""Processor time of a result, and of each step of it by node of the pools with jobs
-that can wait [s]: 10 MW and 150 MW, a year in steps of 5 min."""
+"""Processor time of a result, and additional time per step and node of the pools with
+tolerant jobs [s]; measured on a year of 10 MW and 150 MW in steps of 5 min."""
 
 
 class FirmOptions(Model):
-    """Levels, notices, calls and seeds of a study of firm demand."""
+    """Options of a study of firm demand: levels, notices, calls and seeds."""
 
     levels: Annotated[int, Field(ge=1, le=MAX_COUNT)] | None = unset(
         "Number of levels, evenly from minimum to peak of the undisturbed year; 10 by "
@@ -84,10 +84,10 @@ class FirmOptions(Model):
 
 @dataclass(frozen=True)
 class FirmStudy(Brief):
-    """Firm levels of a site, with what they cost."""
+    """Results of a study of firm demand: relief and costs of each firm level."""
 
     name: str  # of the scenario
-    bounds_mw: tuple[float, float]  # least and peak of the first seed's year
+    bounds_mw: tuple[float, float]  # minimum and peak of the first seed's year
     days: float  # simulated with each seed
     step_ms: int
     can_wait: bool  # whether any job or service tolerates a call
@@ -101,16 +101,18 @@ class FirmStudy(Brief):
     def frame(self) -> pd.DataFrame:
         """Return a row per seed, level, set of calls and notice.
 
-        Of the calls of a row it has P5, P50 and P95: mean relief [MW], and its fraction
-        of what a call needs.
+        Two quantities differ by call, so a row has their P5, P50 and P95: the mean
+        relief in a call [MW], and its fraction of the mean power above the level.
         """
         import pandas as pd
 
-        return pd.DataFrame.from_records([dict(_row(each)) for each in self.results])
+        return pd.DataFrame.from_records(
+            [dict(_result_row(each)) for each in self.results]
+        )
 
     @property
     def recommendation(self) -> str:
-        """One sentence: the level to sign, with its band over seeds."""
+        """One sentence: the recommended firm level, with its range over seeds."""
         return recommendation(self.results, self.bounds_mw)
 
     def sections(self) -> list[Section]:
@@ -119,7 +121,7 @@ class FirmStudy(Brief):
         return firm_sections(self.name, self.results, *facts)
 
     def plot(self) -> Picture:
-        """Draw relief against what it costs jobs, for a notebook to show."""
+        """Draw relief against delayed work of jobs, as a picture for notebooks."""
         from diploee.reports.drawing.pictures import Picture
 
         return Picture(firm_chart(self.name, self.results))
@@ -128,13 +130,13 @@ class FirmStudy(Brief):
         return as_html(self.name, self.sections())
 
 
-def _row(result: FirmResult) -> Iterator[tuple[str, Any]]:
+def _result_row(result: FirmResult) -> Iterator[tuple[str, Any]]:
     for field in fields(result):
         value = getattr(result, field.name)
         if isinstance(value, tuple):
-            of_calls = np.percentile(value, (5, 50, 95)) if value else [None] * 3
+            percentiles = np.percentile(value, (5, 50, 95)) if value else [None] * 3
             unit = "_mw" if field.name == "dependable" else ""
-            for percent, each in zip((5, 50, 95), of_calls, strict=True):
+            for percent, each in zip((5, 50, 95), percentiles, strict=True):
                 yield f"{field.name}_p{percent}{unit}", each
         else:
             yield field.name, value
@@ -154,7 +156,7 @@ def firm(
     profiles: AnyProfiles = (),
     progress: InstanceOf[Progress] | None = None,
 ) -> FirmStudy:
-    """Compare firm levels of a site: relief, delays, and what would replace it.
+    """Compare firm levels of a site: relief, delayed work, and equivalent battery.
 
     Parameters
     ----------
@@ -202,43 +204,48 @@ def firm(
         "step": step,
         "at_most": at_most,
     }
-    firm_options = checked(
+    study_options = checked(
         options, FirmOptions, dotted_key, lambda lines: InputError("; ".join(lines))
     )
     library, progress = open_library(profiles), progress or usual_progress()
     scenario = load_scenario(site)
     with locate_errors(site) if isinstance(site, Path | str) else nullcontext():
-        return _study(scenario, firm_options, library, progress)
+        return _study(scenario, study_options, library, progress)
 
 
 def _study(
-    scenario: Scenario, asked: FirmOptions, library: ProfileLibrary, progress: Progress
+    scenario: Scenario,
+    options: FirmOptions,
+    library: ProfileLibrary,
+    progress: Progress,
 ) -> FirmStudy:
-    step_ms = span_ms(asked.step)
+    step_ms = span_ms(options.step)
     if step_ms <= 0 or MS_PER_H % step_ms:
-        raise InputError(f"step: must divide an hour, found {asked.step}")
-    spans: Sequence[NamedSpan] = read_peak_intervals(asked.peaks) if asked.peaks else ()
-    notices_ms = sorted({span_ms(text) for text in asked.notice})
+        raise InputError(f"step: must divide an hour, found {options.step}")
+    spans: Sequence[NamedSpan] = (
+        read_peak_intervals(options.peaks) if options.peaks else ()
+    )
+    notices_ms = sorted({span_ms(text) for text in options.notice})
     if notices_ms[-1] > MAX_NOTICE_MS:
-        raise InputError(f"notice: must be at most 7 d, found {asked.notice[-1]}")
-    levels_w = [mw * W_PER_MW for mw in asked.level]
-    if levels_w and asked.levels:
+        raise InputError(f"notice: must be at most 7 d, found {options.notice[-1]}")
+    levels_w = [mw * W_PER_MW for mw in options.level]
+    if levels_w and options.levels:
         raise InputError("level: must not be given with levels; leave out one")
     n_levels, n_steps = (
-        len(levels_w) or asked.levels or 10,
+        len(levels_w) or options.levels or 10,
         scenario.horizon_ms // step_ms,
     )
-    refuse = partial(_refuse_long, asked, n_levels, n_steps, progress)
+    refuse = partial(_refuse_long, options, n_levels, n_steps, progress)
     results, bounds, can_wait = list[FirmResult](), (0.0, 0.0), False
-    for k in range(asked.seeds):
+    for k in range(options.seeds):
         changes = {"seed": scenario.seed + k, "flexibility": None, "limits": ()}
         changes |= {"resolution": step_ms, "step": None}
-        of_seed = scenario.model_copy(update=changes)
-        with stage(f"seed {of_seed.seed}", progress) as update:
-            site = site_of(of_seed, library, RunOptions(engine=None))
+        seed_scenario = scenario.model_copy(update=changes)
+        with stage(f"seed {seed_scenario.seed}", progress) as update:
+            site = site_of(seed_scenario, library, RunOptions(engine=None))
             year = simulate_year(
                 site,
-                partial(_half, update, 0.0),
+                partial(_update_half, update, 0.0),
                 None if k else refuse,
             )
             if not k:
@@ -248,38 +255,40 @@ def _study(
                 levels_w = levels_w or np.linspace(least_w, most_w, n_levels).tolist()
             results += firm_results(
                 year,
-                of_seed.seed,
+                seed_scenario.seed,
                 levels_w,
                 notices_ms,
                 spans,
-                partial(_half, update, 0.5),
+                partial(_update_half, update, 0.5),
             )
     days = scenario.horizon_ms / MS_PER_DAY
     return FirmStudy(scenario.name, bounds, days, step_ms, can_wait, tuple(results))
 
 
-def _half(update: Update, done: float, fraction: float, text: str) -> None:
-    """Report the progress of a half of a stage."""
+def _update_half(update: Update, done: float, fraction: float, text: str) -> None:
+    """Report the progress of a half of a stage, `done` being 0 or 0.5."""
     update(done + fraction / 2, text)
 
 
 def _refuse_long(
-    asked: FirmOptions,
+    options: FirmOptions,
     n_levels: int,
     n_steps: int,
     progress: Progress,
     year_s: float,
     n_nodes: int,
 ) -> None:
-    """Show the forecast of a study; raise an error if it is longer than it may be."""
-    n_results = n_levels * len(asked.notice) * (1 + len(BLOCKS_H) + bool(asked.peaks))
+    """Show the forecast of a study; raise an error if it is longer than `at_most`."""
+    n_results = (
+        n_levels * len(options.notice) * (1 + len(BLOCKS_H) + bool(options.peaks))
+    )
     result_s = S_PER_RESULT + n_steps * n_nodes * S_PER_NODE_STEP
     n_threads = min(os.cpu_count() or 1, MAX_THREADS)
-    time_s = asked.seeds * (year_s + n_results * result_s / n_threads * slowness())
-    text = f"{asked.seeds} x {n_results} results take about {duration(time_s)}"
-    if asked.at_most is not None and time_s > asked.at_most * S_PER_MIN:
+    time_s = options.seeds * (year_s + n_results * result_s / n_threads * slowness())
+    text = f"{options.seeds} x {n_results} results take about {duration(time_s)}"
+    if options.at_most is not None and time_s > options.at_most * S_PER_MIN:
         error = RunTooLongError(
-            f"{text}, more than --at-most {asked.at_most:g}; raise it, or take fewer "
+            f"{text}, more than --at-most {options.at_most:g}; raise it, or take fewer "
             "seeds, levels or notices"
         )
         error.time_s = time_s

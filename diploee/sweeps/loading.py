@@ -59,7 +59,8 @@ def load_sweep(name_or_path: str | Path) -> Sweep:
     Raises
     ------
     ScenarioError
-        With one line for each problem: file, line, key, expected value, value found.
+        If the file is invalid. The text has a line for each problem: file, line, key,
+        expected value, and value found.
     """
     path = find_shipped("sweep", name_or_path)
     data, lines = load_yaml_with_lines(path, _SUCH_AS)
@@ -73,14 +74,14 @@ def sweep_from_dict(
     source: str | None = None,
     lines: Mapping[KeyPath, int] | None = None,
 ) -> Sweep:
-    """Check a sweep given as plain data.
+    """Check the plain data of a sweep file, and return the sweep.
 
     Parameters
     ----------
     data : mapping
         Contents of a sweep file; its `base` may also be a scenario, or its content.
     name : str
-        Its name.
+        Name of the sweep.
     folder : pathlib.Path, optional
         Folder that a relative `base` refers to; the working folder by default.
     source : str, optional
@@ -128,10 +129,10 @@ def load_ensemble(
     n_seeds : int or sequence of int, optional
         Seeds, or 0 to n - 1, instead of the file's; 20 for a scenario.
     accuracy : float, optional
-        Instead of the file's.
+        Required accuracy of means, instead of the file's.
     assumed : bool
-        Draw each number of a scenario that has a range and that its file does not
-        specify, uniformly over the range; the site keeps its size with default values.
+        Draw each number that has a range and that the scenario's file does not specify,
+        uniformly over its range. The size of the site is that of the default values.
     profiles : sequence of str
         Profile folders; the shipped profiles if empty.
 

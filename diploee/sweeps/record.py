@@ -1,7 +1,7 @@
 """Results of a sweep: each run's record and load shape, a summary, ``sweep.json``.
 
-The record reveals truncated or missing files. The load shape has only some hundred
-numbers and is kept for every run.
+A run's record has the sizes of its files, so truncated or missing files are detected.
+The load shape has a few hundred numbers and is kept for every run.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from diploee.loads.jobs.rates import EPOCH_HOUR_OF_WEEK
 from diploee.runs.folder import METRICS_FILE, write_json
 from diploee.runs.reader import RunFolder
 from diploee.sweeps.expand import PlannedRun, axis_columns
+from diploee.sweeps.folder import MANIFEST, RUNS, read_file
 from diploee.sweeps.loading import Sweep
 from diploee.sweeps.spec import KEPT_FILES, Keep
-from diploee.sweeps.store import MANIFEST, RUNS, read_file
 
 RECORD_FILE = "record.json"
 SUMMARY_FILE = "summary.parquet"
@@ -116,7 +116,7 @@ def read_warnings(run: Path, keep: Keep) -> list[str] | None:
 
 
 def read_load_shape(run: Path) -> Any:
-    """Return the load shape in a complete run's folder, an Arrow table."""
+    """Return a complete run's load shape from its folder, as an Arrow table."""
     return pq.ParquetFile(io.BytesIO(read_file(run / SHAPE_FILE))).read()
 
 
@@ -164,7 +164,7 @@ class Result:
 
 
 def read_results(folder: Path, runs: Iterable[str], keep: Keep) -> dict[str, Result]:
-    """Return the results of the complete runs among some runs of a sweep."""
+    """Return the results of those of the runs that are complete, by run."""
 
     def read(run: str) -> tuple[str, Result | None]:
         try:
@@ -184,8 +184,8 @@ def read_results(folder: Path, runs: Iterable[str], keep: Keep) -> dict[str, Res
 def recorded_sweep(folder: Path) -> RecordedSweep | None:
     """Return the ``sweep.json`` of a folder, or None if the folder has no sweep.
 
-    Raises `InputError` if it contains files that a sweep would replace but that no
-    sweep wrote.
+    Raises `InputError` if it contains files that
+    a sweep would replace but that were not written by a sweep.
     """
     for name in (SWEEP_FILE, SUMMARY_FILE):
         try:

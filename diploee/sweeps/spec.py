@@ -39,7 +39,10 @@ _NOT_AN_AXIS = {
 
 
 class SweepAxis(Model):
-    """Block of axes; the blocks of a sweep are multiplied."""
+    """Block of axes of a sweep.
+
+    A sweep has a point for each combination of its blocks' points.
+    """
 
     grid: Values | None = unset("Values by dotted key; every combination is run.")
     zip: Values | None = unset(
@@ -70,7 +73,7 @@ class SweepAxis(Model):
         return self.grid or self.zip or {}
 
     def keys(self) -> dict[str, KeyPath]:
-        """Return the dotted keys that the block varies, each with its key path."""
+        """Return the key path in the sweep file of each dotted key that varies."""
         if self.cases is None:
             return {key: (self.kind, key) for key in self.values}
         return {
@@ -196,7 +199,7 @@ def spec_problems(spec: SweepSpec) -> Iterator[Problem]:
 
 
 def _overlaps(spec: SweepSpec) -> Iterator[Problem]:
-    """Return the keys that two axes (or an axis and `set`) set entirely or partly."""
+    """Yield a problem for each key set twice: by two axes, or an axis and `set`."""
     key_paths: dict[str, KeyPath] = {}
     key_in_group: dict[str, str] = {}  # of each group of keys, one that was seen in it
     for key, key_path in spec.varied_keys():

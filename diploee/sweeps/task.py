@@ -24,9 +24,9 @@ from diploee.scenario.models import Scenario
 from diploee.schedule.schedule import Engine
 from diploee.simulation.own_parts import HashedObjects, OwnPart
 from diploee.sweeps.expand import NAME_DIGITS, own_parts_of, run_hash
+from diploee.sweeps.folder import RUN_OF_SWEEP, RUNS
 from diploee.sweeps.record import SHAPE_FILE, load_shape, read_warnings, write_record
 from diploee.sweeps.spec import KEPT_FILES, Keep
-from diploee.sweeps.store import RUN_OF_SWEEP, RUNS
 
 START_COST = 2e6
 """Cost of a run without jobs, in node-hours of jobs."""
@@ -74,8 +74,9 @@ Executor = Callable[[Sequence[RunTask]], Iterator[Outcome]]
 class SweepWorker:
     """Worker that executes runs in sequence, and reads shared profiles and files once.
 
-    `n_threads` of the power stage: 0 uses one core, for several workers on one machine;
-    1 adds a thread that computes power while the next window is generated.
+    `n_threads` is the number of threads that compute power. With 0, a run uses a single
+    core, as is best for several workers on one machine. With 1, power is computed while
+    the next window is generated.
     """
 
     def __init__(self, n_threads: int = 0) -> None:
@@ -85,7 +86,7 @@ class SweepWorker:
         self._known: HashedObjects = {}
 
     def run(self, task: RunTask) -> Outcome:
-        """Execute a run unless it is complete; return errors as its outcome."""
+        """Execute a run unless it is complete; an error is returned as its outcome."""
         try:
             self._complete(task)
         except DiploeeError as problem:

@@ -10,7 +10,7 @@ import pytest
 
 import diploee
 from diploee.sweeps import Sweep, SweepResult, load_sweep, run_locally, run_sweep
-from diploee.sweeps.local import usable_cores
+from diploee.sweeps.local_processes import usable_cores
 
 pytestmark = pytest.mark.bench
 

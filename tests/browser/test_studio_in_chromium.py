@@ -15,8 +15,8 @@ import pytest
 from command_line import PATIENCE_S, run
 
 from diploee import open_run
+from diploee.studio.page_contents import StudioFolder
 from diploee.studio.server import Studio
-from diploee.studio.sites import StudioFolder
 
 exceptions = pytest.importorskip("selenium.common.exceptions")
 

@@ -18,7 +18,7 @@ from command_line import call
 
 from diploee.base.errors import OutputError
 from diploee.base.files import whole_file
-from diploee.sweeps.store import sweep_folder
+from diploee.sweeps.folder import sweep_folder
 
 POSIX = {"fcntl": None, "resource": None}
 IN_USE = (

@@ -18,8 +18,8 @@ from text_readers import READERS, TextReader
 
 from diploee.base.errors import InputError
 from diploee.fits.jobs.job_log_fit import fit_job_log
-from diploee.fits.jobs.summary import job_stream, stream_comments
-from diploee.fits.requests import summary
+from diploee.fits.jobs.scenario_entry import job_stream, stream_comments
+from diploee.fits.requests import scenario_entry
 from diploee.fits.requests.fit import fit_requests
 from diploee.loads.jobs.job_log import JobLog
 from diploee.loads.services.request_trace import RequestTrace
@@ -105,8 +105,8 @@ def told(result: Any) -> str:
         assert counts.n_rows == counts.n_kept + sum(counts.dropped.values())
         assert np.isfinite(result.n_requests).all() and (result.n_requests >= 0).all()
         of = fit_requests(result)
-        stream = summary.request_stream(of, pool="main")
-        return "\n".join([*summary.stream_comments(of), str(stream)])
+        stream = scenario_entry.request_stream(of, pool="main")
+        return "\n".join([*scenario_entry.stream_comments(of), str(stream)])
     return ""
 
 

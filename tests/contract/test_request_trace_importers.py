@@ -192,7 +192,7 @@ def test_blocks_of_any_size_give_the_same_trace(
     twice = requests.take([i // 2 for i in range(40)] + list(range(59, 19, -1)))
     whole = read(tmp_path, trace_format, twice)
     assert sum(whole.counts.dropped.values()) + sum(whole.counts.repaired.values()) > 0
-    monkeypatch.setattr("diploee.importers.text.source.PIECE_BYTES", 64)
+    monkeypatch.setattr("diploee.importers.text.file_bytes.PIECE_BYTES", 64)
     assert same(read(tmp_path, trace_format, twice), whole)
 
 

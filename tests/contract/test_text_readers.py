@@ -16,7 +16,7 @@ import pytest
 from text_readers import READERS, TextReader, plain
 
 from diploee.base.errors import InputError, LogFormatError
-from diploee.importers.text import source
+from diploee.importers.text import file_bytes
 
 every_reader = pytest.mark.parametrize(
     "reader", READERS, ids=lambda reader: reader.name
@@ -104,8 +104,8 @@ def test_a_packed_file_that_was_cut_is_refused(
 def test_a_file_that_unpacks_to_far_more_than_text_does_is_refused(
     tmp_path: Path, reader: TextReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "MIN_BOMB_BYTES", 1 << 20)
-    monkeypatch.setattr(source, "PIECE_BYTES", 1 << 18)
+    monkeypatch.setattr(file_bytes, "MIN_BOMB_BYTES", 1 << 20)
+    monkeypatch.setattr(file_bytes, "PIECE_BYTES", 1 << 18)
     path = tmp_path / reader.file
     path.write_bytes(gzip.compress(reader.text.encode() + b"\n" * (5 << 18)))
     assert "unpacks to more than 1 MiB, 100 times its size or more" in refused(
@@ -125,15 +125,15 @@ class ShortReads(io.BytesIO):
 def test_a_file_of_any_size_that_grows_too_much_is_refused_where_that_shows(
     tmp_path: Path, pack: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "MIN_BOMB_BYTES", 1 << 20)
-    monkeypatch.setattr(source, "PIECE_BYTES", 1 << 18)
+    monkeypatch.setattr(file_bytes, "MIN_BOMB_BYTES", 1 << 20)
+    monkeypatch.setattr(file_bytes, "PIECE_BYTES", 1 << 18)
     n_bytes = 1 << 24
     # It hides the growth of the whole
     tail = b"" if pack is zstd else pack(os.urandom(1 << 19))
     packed = pack(b"\n" * n_bytes) + tail
     unpacked = 0
     with pytest.raises(LogFormatError, match="100 times its size or more"):
-        for piece in source.decompress_chunks(tmp_path / "log", ShortReads(packed)):
+        for piece in file_bytes.decompress_chunks(tmp_path / "log", ShortReads(packed)):
             unpacked += len(piece)
     assert unpacked < n_bytes / 4
 
@@ -141,15 +141,16 @@ def test_a_file_of_any_size_that_grows_too_much_is_refused_where_that_shows(
 def test_a_log_that_packs_to_a_fiftieth_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "MIN_BOMB_BYTES", 1 << 16)
-    monkeypatch.setattr(source, "PIECE_BYTES", 1 << 15)
+    monkeypatch.setattr(file_bytes, "MIN_BOMB_BYTES", 1 << 16)
+    monkeypatch.setattr(file_bytes, "PIECE_BYTES", 1 << 15)
     log = b"".join(
         b"%d,%s,idle,0,0,0,0,0\n" % (i, b"200.5," * 20) for i in range(20_000)
     )
     packed = gzip.compress(log)
     assert 40 < len(log) / len(packed) < 60
     assert (
-        b"".join(source.decompress_chunks(tmp_path / "log", io.BytesIO(packed))) == log
+        b"".join(file_bytes.decompress_chunks(tmp_path / "log", io.BytesIO(packed)))
+        == log
     )
 
 

@@ -27,7 +27,7 @@ from diploee.importers.site_tables import (
     read_reactive_table,
     read_voltage,
 )
-from diploee.importers.text.source import read_bytes
+from diploee.importers.text.file_bytes import read_bytes
 from diploee.integrations.openg2g import TrainingTrace
 from diploee.integrations.zeus.traces import (
     read_groups,

@@ -24,7 +24,7 @@ from diploee.fits.calendar import (
 from diploee.fits.confidence_limits import MIN_BATCHES, total_limits
 from diploee.fits.jobs.classes import MAX_CLASSES
 from diploee.fits.overdispersion import MAX_DISPERSION, DispersionFit, fit_dispersion
-from diploee.fits.weeks import WeekFit, fit_weeks
+from diploee.fits.week_to_week import WeekFit, fit_weeks
 
 POISSON_REJECTED_BELOW = 0.01
 """p-value of the Poisson test of hourly counts below which counts are overdispersed."""
@@ -99,8 +99,8 @@ def fit_arrivals(
 ) -> ArrivalFit:
     """Fit calendar, daily count, and overdispersion of hours and days.
 
-    `hour` is the index of each submission's hour in `hours`, `n_jobs` its number of
-    jobs, `node_h` its node time [node-h], by which weeks are compared.
+    For each submission, `hour` is the index of its hour in `hours`, `n_jobs` its number
+    of jobs, and `node_h` its node time [node-h], by which weeks are compared.
     """
     sizes, n_hours, confidence = (
         n_jobs.astype(np.float64),

@@ -186,9 +186,9 @@ def _shrunk_means(
 ) -> list[float]:
     """Return the mean durations of small classes, shrunk towards their common mean.
 
-    Best linear prediction (Bühlmann 1967): a class of n jobs keeps the fraction t**2 /
-    (t**2 + s**2 / n) of its distance from the common mean, with variance s**2 within
-    classes and t**2 between classes. The total node time of the classes stays the same.
+    With variance s**2 within and t**2 between classes, a class of n jobs keeps the
+    fraction t**2 / (t**2 + s**2 / n) of its distance from the common mean; this is the
+    best linear prediction (Bühlmann 1967). The classes' total node time is unchanged.
     """
     n = np.array([x.size for x in duration_s])
     mean = np.array([x.mean() for x in duration_s])
@@ -226,11 +226,12 @@ def _scale_durations(
 def _table_groups(
     groups: JobGroups, n_jobs: Int64Array
 ) -> dict[int, tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Return two groups of classes for each class: for its node time, for its table.
+    """Return for each class two groups of classes: for node time, for duration table.
 
     A class with `MIN_JOBS_FOR_DURATIONS` jobs is a group of its own. Smaller classes of
-    a workload are grouped with the next node counts until they have as many. A
-    remaining small group takes the duration table of the group next to it.
+    a workload are joined with the classes of the next node counts until the group has
+    as many jobs. A small group that remains uses the duration table of the group next
+    to it.
     """
     tables: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
     for workload in dict.fromkeys(groups.workload):
@@ -265,10 +266,10 @@ def fit_node_counts(
 def find_arrays(jobs: JobRecords, class_of: Int16Array, span_ms: float) -> Int64Array:
     """Return the array of each job, as the index of the array's first job.
 
-    An array holds jobs of one user, kind and node count with at most `GAP_MS` between
-    submissions, `USER_GAP_MS` if users are known. If all timestamps are whole minutes,
-    it holds jobs with equal timestamps. A class has no arrays if nearly as many jobs
-    would coincide by chance.
+    An array consists of jobs of one user, kind and node count with at most `GAP_MS`
+    between submissions (`USER_GAP_MS` if users are known). If all timestamps are whole
+    minutes, it consists of jobs with equal timestamps. A class has no arrays if chance
+    alone would give nearly as many coincidences.
     """
     index = np.arange(len(jobs))
     gap_ms = USER_GAP_MS if jobs.user_id.any() else GAP_MS
@@ -297,7 +298,7 @@ def find_arrays(jobs: JobRecords, class_of: Int16Array, span_ms: float) -> Int64
 
 
 def is_in_array(array: Int64Array) -> BoolArray:
-    """Return a mask of jobs that were submitted with others."""
+    """Return a mask of the jobs that belong to an array of several jobs."""
     together: BoolArray = np.bincount(array)[array] > 1
     return together
 

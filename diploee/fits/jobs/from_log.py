@@ -30,7 +30,7 @@ from diploee.fits.jobs.goodness_of_fit import (
 )
 from diploee.fits.jobs.holdout import holdout_split, with_holdout
 from diploee.fits.jobs.job_log_fit import JobLogFit, fit_job_log
-from diploee.fits.jobs.summary import job_stream, stream_comments
+from diploee.fits.jobs.scenario_entry import job_stream, stream_comments
 from diploee.importers.job_logs import read_job_log
 from diploee.loads.jobs.job_log import JobLog
 from diploee.profiles.derived import gpus_text, is_other_hardware, origin_gpus

@@ -16,7 +16,7 @@ from diploee.base.tables import Float64Array, Int64Array, concat
 from diploee.base.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_H, S_PER_H
 from diploee.fits.confidence_limits import jackknife_error
 from diploee.fits.jobs.job_log_fit import JobLogFit, LoggedJobs, LogStatistic
-from diploee.fits.jobs.summary import job_stream
+from diploee.fits.jobs.scenario_entry import job_stream
 from diploee.importers.inputs import load_inputs
 from diploee.loads.jobs.rates import hour_weights
 from diploee.loads.jobs.streams import JobStreams
@@ -50,9 +50,9 @@ WIDTH_STEP = 4
 def with_generated_years(fit: JobLogFit, library: ProfileLibrary) -> JobLogFit:
     """Return a fit with statistics of its log, of the fit, and of generated years.
 
-    Busy nodes are the requested nodes, as if each job started at submission: waiting
-    depends on the scheduler. Dispersion is the variance over mean of counts about the
-    calendar.
+    Busy nodes are requested nodes, as if each job started at submission, because
+    waiting depends on the scheduler. Dispersion is the variance of counts about the
+    calendar over their mean.
     """
     n_days = min(YEAR_D, int(MAX_JOBS / N_YEARS / fit.arrivals.jobs_per_day))
     if n_days < 1:
@@ -62,11 +62,11 @@ def with_generated_years(fit: JobLogFit, library: ProfileLibrary) -> JobLogFit:
     )
     generated, weight = _generate_jobs(fit, library, n_days * N_YEARS, max_job_nodes)
     arrivals = fit.arrivals
-    widths = [1]
-    while widths[-1] < max_job_nodes:
-        widths.append(widths[-1] * WIDTH_STEP)
+    max_nodes = [1]
+    while max_nodes[-1] < max_job_nodes:
+        max_nodes.append(max_nodes[-1] * WIDTH_STEP)
     n_hours = arrivals.hours.counts.size
-    log_values = _statistics(fit.jobs, n_hours, arrivals.calendar.expected, widths)
+    log_values = _statistics(fit.jobs, n_hours, arrivals.calendar.expected, max_nodes)
     values_by_year = []
     for year_hours in np.arange(weight.size).reshape(N_YEARS, -1):
         in_year = (generated.submit_h >= year_hours[0]) & (
@@ -75,14 +75,14 @@ def with_generated_years(fit: JobLogFit, library: ProfileLibrary) -> JobLogFit:
         jobs = LoggedJobs(*(x[in_year] for x in vars(generated).values()))
         jobs.submit_h[:] -= year_hours[0]
         values_by_year.append(
-            _statistics(jobs, year_hours.size, weight[year_hours], widths)
+            _statistics(jobs, year_hours.size, weight[year_hours], max_nodes)
         )
-    shares = {_share_name(widths, k) for k in range(len(widths))}
+    shares = {_node_group_label(max_nodes, k) for k in range(len(max_nodes))}
     expected = {name: 0.0 for name in log_values if name in shares}
     for c in fit.classes:
-        expected[_share_name(widths, int(np.searchsorted(widths, c.n_nodes)))] += (
-            c.probability
-        )
+        expected[
+            _node_group_label(max_nodes, int(np.searchsorted(max_nodes, c.n_nodes)))
+        ] += c.probability
     if None not in (means := [c.model_mean_s for c in fit.classes]):
         nodes = [
             c.n_nodes if c.n_gpus is None else c.n_gpus / fit.gpus_per_node
@@ -212,22 +212,25 @@ def _generate_jobs(
     )
 
 
-def _share_name(widths: list[int], group: int) -> str:
-    """Return the name of a statistic: the share of jobs in a node-count group."""
-    return f"share of jobs on {_range_text(widths, group)}"
+def _node_group_label(max_nodes: list[int], group: int) -> str:
+    """Return the label of a statistic: the fraction of jobs in a node-count group.
+
+    `max_nodes` has the largest node count of each group.
+    """
+    return f"share of jobs on {_range_text(max_nodes, group)}"
 
 
-def _range_text(widths: list[int], group: int) -> str:
+def _range_text(max_nodes: list[int], group: int) -> str:
     """Return a group of node counts as text, such as "2 to 4 nodes"."""
     if group == 0:
         return "1 node"
-    return f"{widths[group - 1] + 1} to {widths[group]} nodes"
+    return f"{max_nodes[group - 1] + 1} to {max_nodes[group]} nodes"
 
 
 def _statistics(
-    jobs: LoggedJobs, n_hours: int, weight: Float64Array, widths: list[int]
+    jobs: LoggedJobs, n_hours: int, weight: Float64Array, max_nodes: list[int]
 ) -> dict[str, list[float]]:
-    """Return each statistic, first of all jobs, then without each part of the span."""
+    """Return values of each statistic: for all jobs, then without each part of time."""
     result: dict[str, list[float]] = {}
     part_of_hour = np.arange(n_hours) * N_PARTS // n_hours
     part = part_of_hour[np.clip(jobs.submit_h.astype(np.int64), 0, n_hours - 1)]
@@ -245,12 +248,12 @@ def _statistics(
     add(MEAN, busy, part_of_hour, np.mean)
     for name, level in ((MEDIAN, LEVELS[0]), (P99, LEVELS[-1])):
         add(name, busy, part_of_hour, partial(np.quantile, q=level))
-    group = np.searchsorted(widths, jobs.n_nodes)
+    group = np.searchsorted(max_nodes, jobs.n_nodes)
     for k in np.unique(group).tolist():
         in_group = group == k
-        add(_share_name(widths, k), in_group, part, np.mean)
+        add(_node_group_label(max_nodes, k), in_group, part, np.mean)
         for level in LEVELS:
-            name = f"duration on {_range_text(widths, k)}, P{100 * level:g} [h]"
+            name = f"duration on {_range_text(max_nodes, k)}, P{100 * level:g} [h]"
             add(
                 name,
                 jobs.duration_h[in_group],

@@ -1,4 +1,4 @@
-"""Hold-out test: forecasts of the rest of a log by its first part."""
+"""Hold-out test: the end of a log is forecast from its first part."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def with_holdout(
 ) -> JobLogFit:
     """Return the fit of a log with forecasts of its rest.
 
-    Forecasts are generated years of the first part's fit, a repetition of its last
-    weeks, and its mean by weekday.
+    There are three forecasts from the first part: years generated from its fit, a
+    repetition of its last weeks, and its mean by weekday.
     """
     hours, n_hours = whole.arrivals.hours, whole.arrivals.hours.counts.size
     split = int(part.arrivals.hours.hour[-1] + 1 - hours.hour[0])

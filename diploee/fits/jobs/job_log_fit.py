@@ -59,7 +59,7 @@ NEIGHBOUR = "a neighbouring node count, with a run time that keeps the node time
 
 @dataclass(frozen=True, eq=False)
 class LoggedJobs:
-    """Jobs with times in hours since the start of the fit's first hour."""
+    """Logged jobs, with times in hours since the first hour of the fit."""
 
     submit_h: Float64Array  # submission since the start of the first hour [h]
     n_nodes: Float64Array  # nodes; fractions if the pool allocates GPUs
@@ -68,7 +68,7 @@ class LoggedJobs:
 
 @dataclass(frozen=True)
 class LogStatistic:
-    """Statistic of a log with limits, and the same statistic of the fit."""
+    """Statistic of a log with confidence limits, and its value in the fit."""
 
     name: str  # name with unit
     # Value of the log, with jackknife limits from tenths of the log
@@ -85,7 +85,7 @@ class LogStatistic:
 
 @dataclass(frozen=True)
 class BusyNodesForecast:
-    """Errors of a forecast of the hourly busy nodes of a log's rest."""
+    """Errors of a forecast of hourly busy nodes, for the end of a log."""
 
     name: str
     # Fraction of hours within the 5-95 % band of their hour of the day
@@ -307,8 +307,8 @@ def fit_job_log(
     log : JobLog
         The log.
     rules : sequence of ClassRule
-        Rules that assign a workload, and so a power profile, to jobs; the first that
-        fits counts.
+        Rules that assign a workload, and with it a power profile, to jobs. The first
+        rule that matches a job applies.
     library : ProfileLibrary
         Power profiles of the workloads.
     options : JobFitOptions, optional
@@ -316,12 +316,12 @@ def fit_job_log(
     utc_offset_min : int, optional
         Offset of local time from UTC [min]; by default the log's offset or time zone.
     pool_n_nodes : int, optional
-        Nodes of the pool; larger jobs are left out and counted.
+        Number of nodes of the pool. Larger jobs are left out and counted.
     gpus_per_node : int
         GPUs of the pool's nodes; 0 if unknown.
     allocates_gpus : bool
-        The pool has ``allocate: gpus``: jobs on fewer GPUs than a node has keep their
-        counts.
+        True if the pool has ``allocate: gpus``. Jobs on fewer GPUs than a node has then
+        occupy only these.
     **changes : object
         Fields of `JobFitOptions`, such as ``months=False``, instead of `options`.
 

@@ -44,7 +44,7 @@ from diploee.fits.fit_tables import (
 from diploee.fits.overdispersion import Dispersion, compute_dispersion
 from diploee.fits.requests.fluctuation import Estimate, FluctuationFit, fit_fluctuation
 from diploee.fits.week_shape import CalendarChoice
-from diploee.fits.weeks import WeekFit, fit_weeks
+from diploee.fits.week_to_week import WeekFit, fit_weeks
 from diploee.loads.jobs.rates import line_with_means
 from diploee.loads.services.curves import OUTPUT_LENGTHS, nearest_length
 from diploee.loads.services.request_trace import RequestTrace, TokenLengths
@@ -320,8 +320,8 @@ def fit_requests(
 
     Notes
     -----
-    The first and the last step count for mean rates alone, as the trace may start and
-    end within them.
+    The first and the last step are used only for mean rates, as the trace may cover
+    them only in part.
     """
     steps = count_steps(trace, zero_hour_of_week or 0.0)
     requests = steps.counts
@@ -442,9 +442,9 @@ def _count_gaps(
 ) -> tuple[int, int]:
     """Return the number of hours in gaps of the trace, and the number of gaps.
 
-    A gap is a run of complete hours without requests, of which at least `MIN_OF_DEAD`
-    were expected. In traces of less than three weeks, expectations are means by hour of
-    the day.
+    A gap is a sequence of complete hours without requests in which at least
+    `MIN_OF_DEAD` requests were expected. In traces of less than three weeks,
+    expectations are means by hour of the day.
     """
     if is_complete.sum() < 3 * HOURS_PER_WEEK:
         of_day = (first_hour_of_week + np.arange(is_complete.size)) % HOURS_PER_DAY
@@ -469,7 +469,7 @@ def _fit_minutes(
     weeks: WeekFit | None,
     confidence: float,
 ) -> FluctuationFit | None:
-    """Return the fluctuation of minutes about smooth hourly rates, or None."""
+    """Fit the fluctuation of requests per minute; None unless steps are minutes."""
     if steps.step_ms != MS_PER_MIN:
         return None
     rate, slot = fit.shape.rate, steps.hour_of_week

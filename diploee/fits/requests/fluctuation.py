@@ -52,12 +52,14 @@ def fit_fluctuation(
     """Fit the fluctuation of requests per minute.
 
     `counts` and `expected` have shape (services, minutes); `freedom` is the ratio of
-    degrees of freedom to minutes. The relative deviation of a minute from its
-    expectation has the variance of the process plus ``1 / expected`` of Poisson counts.
-    Poisson counts are uncorrelated, so the covariance of different minutes is the
-    process's. Services share the variance ``c s**2``, the mean covariance of two
-    services, where ``s**2`` is the variance of their sum. Returns None if fewer than
-    `MIN_MINUTES` have expected requests.
+    degrees of freedom to minutes.
+
+    The variance of a minute's relative deviation from its expectation is that of the
+    fluctuation plus ``1 / expected`` from Poisson counts. Poisson counts of different
+    minutes are uncorrelated, so covariances between minutes are due to the fluctuation
+    alone. With the variance ``s**2`` of all services' sum and the common fraction c,
+    the mean covariance of two services is ``c s**2``. Return None if fewer than
+    `MIN_MINUTES` minutes have expected requests.
     """
     total, total_expected = counts.sum(axis=0), expected.sum(axis=0)
     has_expected = total_expected > 0

@@ -1,11 +1,11 @@
-"""Ride-through of one load block: its fraction connected at a given voltage.
+"""Ride-through of one load block: the fraction of it that stays connected in a dip.
 
-The model is event-driven and exact. Voltage is constant from one sample to the next, so
-the time at which the filtered voltage crosses a level has a closed form: ``tau ln((Vf0
-- V) / (level - V))``, with the filtered voltage Vf0 at the sample, the new voltage V
-and the filter's time constant tau. There are no time steps. `simulate_response` takes a
-known series, `BlockRideThrough.advance` takes the steps of a grid simulator; both use
-the same transitions.
+The model jumps from one change to the next, and has no time steps. Voltage is constant
+from one sample to the next, so the time t at which the filtered voltage crosses a level
+is exact: ``t = tau ln((Vf0 - V) / (level - V))``, counted from the sample, with the
+filtered voltage Vf0 at the sample, the new voltage V, and the filter's time constant
+tau. `simulate_response` simulates a whole voltage series, `BlockRideThrough.advance` a
+step of a grid simulator.
 
 See also: docs/models/ride_through.md
 """
@@ -130,7 +130,7 @@ class FractionChange(Brief):
     """Step of the connected fraction (transfer), or a completed ramp (return)."""
 
     time_s: float
-    what: Literal["transfer", "return"]
+    kind: Literal["transfer", "return"]
     before: float  # fraction on the grid
     after: float
     cause: str
@@ -228,8 +228,8 @@ class BlockRideThrough:
             if due_s is not None:
                 self._schedule(due_s, "strike")
         while self.queue and self.queue[0][0] <= round(end_s, 9):
-            *_, kind, (time_s, *what) = heapq.heappop(self.queue)
-            getattr(self, f"_{kind}")(time_s, *what)
+            *_, kind, (time_s, *values) = heapq.heappop(self.queue)
+            getattr(self, f"_{kind}")(time_s, *values)
             self._run_clock(time_s)
         self.time_s = end_s
 
@@ -239,7 +239,10 @@ class BlockRideThrough:
         interval: tuple[float, float, float],
         timer_s: float = inf,
     ) -> Any:
-        """Advance a level that blocks the return; return its timer's expiry [s]."""
+        """Advance a level; return the time at which its pickup timer expires [s].
+
+        Load does not return while the voltage is beyond the level.
+        """
         crossed_s, due_s = level.advance(*interval, timer_s)
         if crossed_s is not None and level.since == inf:
             self._schedule(crossed_s, "edge" if level.tau_s else "stamp", -1)
@@ -327,16 +330,16 @@ class BlockRideThrough:
     def _note(
         self,
         time_s: float,
-        what: Literal["transfer", "return"],
+        kind: Literal["transfer", "return"],
         before: float,
         cause: str,
         start_s: float,
     ) -> None:
         if before != self.on:
             self.response.changes.append(
-                FractionChange(time_s, what, before, self.on, cause, start_s)
+                FractionChange(time_s, kind, before, self.on, cause, start_s)
             )
-            if what == "transfer":
+            if kind == "transfer":
                 self.response.points.append((time_s, before))
             self.response.points.append((time_s, self.on))
 

@@ -1,8 +1,8 @@
 """Named ride-through curves, and compliance of settings and responses with them.
 
-The requirements were read in `Yuz2023/awesome-compute-power-coordination` (2026-10-07),
-not in the operators' documents. Rules without published values are not checked, and the
-compliance result says so.
+The requirements were read in the repository
+`Yuz2023/awesome-compute-power-coordination` (2026-10-07), not in the operators'
+documents. Rules without published values are not checked; the result names them.
 
 See also: docs/models/ride_through.md
 """
@@ -143,8 +143,8 @@ No values were found for PJM, MISO, NYISO, GB, China and Singapore.
 class InsideTrip(Brief):
     """Voltage at which settings disconnect load that a curve requires to stay.
 
-    `shortest_s` is the shortest dip that trips, `ridden_s` the dip that must be ridden
-    [s].
+    `shortest_s` is the length of the shortest dip that disconnects load, `ridden_s`
+    that of the longest dip in which load must stay connected [s].
     """
 
     zone: str
@@ -161,8 +161,11 @@ class InsideTrip(Brief):
         )
 
 
-def static_check(curve: Curve, settings: RideThrough) -> list[InsideTrip]:
-    """Return the voltages at which settings alone trip inside a curve."""
+def inside_trips(curve: Curve, settings: RideThrough) -> list[InsideTrip]:
+    """Return the voltages at which load trips though a curve requires it to stay.
+
+    The trip settings are compared with the curve; nothing is simulated.
+    """
     low, high = NORMAL_PU
     result = [
         InsideTrip(f"{low:.2f}-{high:.2f} pu", stage.voltage_pu, stage.time_s, inf)
@@ -183,7 +186,7 @@ def static_check(curve: Curve, settings: RideThrough) -> list[InsideTrip]:
     return result
 
 
-def uncovered_part(curve: Curve, event: Event, voltage: Voltage) -> str:
+def uncovered_text(curve: Curve, event: Event, voltage: Voltage) -> str:
     """Return text on the part of a disturbance that a curve does not cover.
 
     The text is empty if the curve requires ride-through of the whole disturbance.
@@ -237,7 +240,7 @@ def format_seconds(time_s: float) -> str:
 
 @dataclass(frozen=True)
 class SitePower(Brief):
-    """Power of a site over intervals in which every block is linear in time.
+    """Power of a site over intervals in which each block's power is linear in time.
 
     Arrays hold the start and the end of each of n intervals.
     """
@@ -247,8 +250,11 @@ class SitePower(Brief):
     # Power without the event, constant in each interval, shape (blocks, 2 n)
     without_mw: Float64Array
 
-    def last_below(self, level: float, first_s: float, end_s: float) -> float:
-        """Return the last time [s] before `end_s` with power below a fraction."""
+    def last_time_below_s(self, level: float, first_s: float, end_s: float) -> float:
+        """Return the last time [s] at which power is below a fraction of undisturbed.
+
+        Times from `first_s` to `end_s` are searched.
+        """
         low, high = self.fraction
         starts_s, ends_s = self.time_s.reshape(-1, 2).T
         level -= 1e-9
@@ -268,7 +274,7 @@ class SitePower(Brief):
 
     @cached_property
     def fraction(self) -> Float64Array:
-        """Ratio of power with to power without the event, shape (2, n)."""
+        """Power with the event over power without it, shape (2, n)."""
         without_mw = np.maximum(self.without_mw.sum(axis=0), 1e-12)
         both: Float64Array = (self.power_mw.sum(axis=0) / without_mw).reshape(-1, 2).T
         return both
@@ -308,7 +314,7 @@ def check_compliance(
     settings = {
         name: trips
         for name, (block_settings, _) in blocks.items()
-        if (trips := static_check(curve, block_settings))
+        if (trips := inside_trips(curve, block_settings))
     }
     result: list[tuple[VerdictName, str]] = [
         ("not met", f"{name} counts dips, which is prohibited")
@@ -316,11 +322,11 @@ def check_compliance(
         if block_settings.counter is not None and not curve.counters
     ]
     ceased = any(
-        change.what == "transfer"
+        change.kind == "transfer"
         for _, response in blocks.values()
         for change in response.changes
     )
-    uncovered = uncovered_part(curve, event, voltage)
+    uncovered = uncovered_text(curve, event, voltage)
     if uncovered:
         kind, text = result[0] if result else ("not required", uncovered)
         return Verdict(kind, text, settings=settings)
@@ -358,14 +364,16 @@ def _recovery_times_s(
     """Yield the recovery time after each dip [s]; infinite without recovery."""
     for back_s, after_s in _dip_gaps(voltage):
         end_s = min(after_s, float(site_power.time_s[-1]))
-        last_s = site_power.last_below(level, back_s, end_s) if back_s < inf else inf
+        last_s = (
+            site_power.last_time_below_s(level, back_s, end_s) if back_s < inf else inf
+        )
         yield inf if last_s >= end_s else last_s - back_s
 
 
 def _recovery_results(
     curve: Curve, times: Sequence[float], voltage: Voltage
 ) -> Iterator[tuple[VerdictName, str]]:
-    """Yield results on the recovery times after dips, with their reasons."""
+    """Yield a result and its reason for each rule of the curve on recovery times."""
     percent, within_s = f"{100 * (curve.level or 0):g} %", curve.within_s
     n = plural(len(times), "dip")
     dips = zip(times, _dip_gaps(voltage), strict=True)
@@ -396,7 +404,7 @@ def _recovery_results(
 def _restoration_result(
     max_mw_per_min: float, site_power: SitePower
 ) -> Iterator[tuple[VerdictName, str]]:
-    """Yield the result on the steepest restoration ramp [MW/min], if any."""
+    """Yield the result on the steepest return of load, if its ramp is limited."""
     rise_mw, length_s = (
         np.diff(values)[::2]
         for values in (site_power.power_mw.sum(axis=0), site_power.time_s)

@@ -1,10 +1,11 @@
 """Induction motor connected directly to the grid, with slip as its only state.
 
-The steady-state circuit of the load models' motor at slip s and frequency f [pu] is ``Z
-= Ra + j f (Lp + (Ls - Lp) / (1 + j s f w0 Tpo))``, with resistance Ra, synchronous and
-transient inductance Ls and Lp [pu], rotor time constant Tpo [s] and nominal angular
-frequency w0 [rad/s]. The speed w follows ``2 H dw/dt = Te - Tm``, with inertia constant
-H [s], electrical torque Te and constant load torque Tm [pu].
+At slip s and frequency f [pu] the motor has the impedance of the composite load model's
+circuit in steady state, ``Z = Ra + j f (Lp + (Ls - Lp) / (1 + j s f w0 Tpo))``, with
+resistance Ra, synchronous and transient inductance Ls and Lp [pu], rotor time constant
+Tpo [s] and nominal angular frequency w0 [rad/s]. The speed w follows ``2 H dw/dt = Te -
+Tm``, with inertia constant H [s], electrical torque Te and constant load torque Tm, in
+pu.
 
 See also: docs/models/ride_through.md
 """
@@ -37,13 +38,13 @@ class Motor:
         self._torque = self._electrical_torque(self.nominal_pu, 1.0, 1.0)
 
     def power(self, speed_pu: float, pu: float, frequency: float) -> complex:
-        """Return P + jQ at a speed, voltage and frequency [pu of the rating]."""
+        """Return P + jQ at a speed, voltage and frequency, all per unit of ratings."""
         return pu**2 / self._impedance(speed_pu, frequency).conjugate()
 
     def advance_speed(
         self, speed_pu: float, length_s: float, pu: float, frequency: float
     ) -> float:
-        """Return the speed [pu] after a time at constant voltage and frequency [pu].
+        """Return the speed [pu] after `length_s` at constant voltage and frequency.
 
         The motor never turns backwards.
         """

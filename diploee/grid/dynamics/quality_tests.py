@@ -1,7 +1,8 @@
 """Model-quality tests of a site: flat start, steps, and named ride-through curves.
 
-A planner runs these tests on a dynamic model before it is used in a study. The load is
-held at one moment of the run, so that what moves is the model's response.
+A planner runs these tests on a dynamic model before using it in a study. The load is
+constant, with the value of one interval of the run, so that any change of power is the
+model's response.
 
 See also: docs/models/ride_through.md
 """
@@ -30,7 +31,7 @@ from diploee.grid.dynamics.curves import (
     Curve,
     format_rounded,
     format_seconds,
-    static_check,
+    inside_trips,
 )
 from diploee.grid.dynamics.site import Site
 from diploee.runs.reader import RunFolder
@@ -45,21 +46,21 @@ CHANGES = {
     "frequency -0.5 Hz": (1.0, -0.5),
     "frequency +0.5 Hz": (1.0, 0.5),
 }
-"""Voltage [pu] and change of frequency [Hz] of each step. ASSUMPTION: those of
-frequency."""
+"""Voltage [pu] and change of frequency [Hz] in each step. ASSUMPTION: the sizes of the
+frequency steps."""
 BEFORE_S, HELD_S, AFTER_S, STEP_S = 1.0, 5.0, 10.0, 0.01
-"""Times before a change, within a step, after the last change, and of a step of the
-site [s]."""
+"""Time before the first change, length of a step, time after the last change, and time
+step of the simulation [s]."""
 REST_S = 3600.0
-"""ASSUMPTION: time in which a battery or ramp limit comes to rest [s]."""
+"""ASSUMPTION: time after which a battery or ramp limit is at rest [s]."""
 FLAT, BACK_S = 0.001, 2.0
-"""ASSUMPTION: what moves by less is flat, of the apparent power before; the time until
-it is that again after a step [s]."""
+"""ASSUMPTION: largest change of P or Q that counts as flat, as a fraction of the
+apparent power at the start; and the longest time to return to it after a step [s]."""
 INSIDE_PU = 0.01
-"""ASSUMPTION: how far inside a zone the voltage is, but in the first: its edge is that
-of the zone before, whose timer still runs there."""
+"""ASSUMPTION: distance of the test voltage from the edge of a zone [pu], except in the
+first zone. At the edge itself the timer of the previous zone would still run."""
 TIE = 1e-6
-"""Shares nearer than this are one."""
+"""Fractions that differ by less than this are equal."""
 
 Outcome = Literal["fail", "pass", "not covered"]
 Steps = list[tuple[float, float, float]]
@@ -67,7 +68,7 @@ Steps = list[tuple[float, float, float]]
 
 @dataclass(frozen=True, eq=False)
 class Recording(Brief):
-    """Inputs and outputs of the site in a test, all of one shape (n,)."""
+    """Inputs and outputs of the site during a test, each of shape (n,)."""
 
     time_s: Float64Array  # end of each step
     # Voltage and frequency over it; P and Q at its end
@@ -75,27 +76,27 @@ class Recording(Brief):
     hz: Float64Array
     p_mw: Float64Array
     q_mvar: Float64Array
-    connected: Float64Array  # share of the load on the grid
+    connected: Float64Array  # fraction of the load that is connected
 
     def moved(self) -> Float64Array:
-        """Return the larger change of P or Q from the start, per apparent power."""
-        p, q = (np.abs(of - of[0]) for of in (self.p_mw, self.q_mvar))
+        """Return the larger change of P or Q since the start, over apparent power."""
+        p, q = (np.abs(values - values[0]) for values in (self.p_mw, self.q_mvar))
         base = max(float(np.hypot(self.p_mw[0], self.q_mvar[0])), TIE)
         return np.asarray(np.maximum(p, q) / base)
 
 
 @dataclass(frozen=True, eq=False)
 class QualityTest(Brief):
-    """A test with its outcome, its criterion, and what was found."""
+    """A test with its criterion, outcome and results."""
 
     group: str  # tests of one group share a chart
     name: str  # of the step or curve
-    criterion: str  # when it passes
-    outcome: Outcome = "not covered"  # a test that was not made has no recording
-    why: str = ""  # what was found, or why it was not made
-    recording: Recording | None = None  # None where there was nothing to test
-    all_stays: bool = True  # whether no load left
-    # Heading, value and unit; a time that never comes is None
+    criterion: str  # condition for a pass
+    outcome: Outcome = "not covered"
+    why: str = ""  # reason for the outcome
+    recording: Recording | None = None  # None if the test was not run
+    all_stays: bool = True  # whether all load stays connected
+    # Heading, value and unit; the value of a time that is never reached is None
     figures: tuple[tuple[str, float | None, str], ...] = ()
 
 
@@ -104,24 +105,35 @@ class ModelQuality(Brief):
     """Outcomes of the model-quality tests of a site."""
 
     name: str  # of the scenario
-    at: datetime  # moment whose load is held
-    tests: tuple[QualityTest, ...]  # in the order in which they were made
+    at: datetime  # time of the load that all tests use
+    tests: tuple[QualityTest, ...]  # in the order of the runs
     notes: tuple[str, ...]  # sources and assumptions
 
     def sections(self) -> list[Section]:
         """Return the outcomes as a section, with a chart of each group."""
-        counts, n = Counter(of.outcome for of in self.tests), f"of {len(self.tests)}"
+        counts, n = (
+            Counter(test.outcome for test in self.tests),
+            f"of {len(self.tests)}",
+        )
         figures = tuple(
             Statistic(word.capitalize(), counts[word], n, pattern="{:.0f}")
             for word in get_args(Outcome)
         )
         cells = list[Statistic]()
-        for of in self.tests:
-            texts = {"Verdict": of.outcome, "Found": of.why, "Criterion": of.criterion}
-            cells += [Statistic(of.name, texts[k], quantity=k) for k in texts]
-            cells += [Statistic(of.name, v, u, quantity=k) for k, v, u in of.figures]
+        for test in self.tests:
+            texts = {
+                "Verdict": test.outcome,
+                "Found": test.why,
+                "Criterion": test.criterion,
+            }
+            cells += [Statistic(test.name, texts[k], quantity=k) for k in texts]
+            cells += [
+                Statistic(test.name, v, u, quantity=k) for k, v, u in test.figures
+            ]
         tables = (SectionTable("Tests", tuple(cells), first="Test"),)
-        charts = tuple(dict.fromkeys(of.group for of in self.tests if of.recording))
+        charts = tuple(
+            dict.fromkeys(test.group for test in self.tests if test.recording)
+        )
         return [Section("answer", "Model quality", figures, tables, charts, self.notes)]
 
     def _repr_html_(self) -> str:
@@ -129,7 +141,7 @@ class ModelQuality(Brief):
 
 
 def peak_time(run: RunFolder) -> datetime:
-    """Return when the run's power is highest."""
+    """Return the time of the run's highest power."""
     return datetime.fromisoformat(run.metrics["grid"]["peak"]["time"])
 
 
@@ -142,9 +154,9 @@ def model_quality(run: RunFolder, site: Site, at: datetime) -> ModelQuality:
     run : RunFolder
         The run.
     site : Site
-        Its site, opened with `hold`; each test begins with a copy.
+        The run's site, opened with `hold`; each test steps a copy.
     at : datetime.datetime
-        When it was opened.
+        Time of the load at which the site is held.
 
     Returns
     -------
@@ -165,7 +177,11 @@ def model_quality(run: RunFolder, site: Site, at: datetime) -> ModelQuality:
         "steps",
         f"facility.ride_through: {', '.join(machines) or 'none'}; what has none stays "
         "on the grid, and none leaves because of the frequency",
-        *(f"{name}: {of.s.source}" for name, of in machines.items() if of.s.source),
+        *(
+            f"{name}: {machine.s.source}"
+            for name, machine in machines.items()
+            if machine.s.source
+        ),
         f"curves: {SOURCE}; the operator's own text decides; diploee ride-through has "
         "their rules on counters and on the ramp of a return",
         *site.notes,
@@ -178,56 +194,63 @@ def _tests(site: Site) -> Iterator[QualityTest]:
     normal, end_s = (0.0, 1.0, hz), BEFORE_S + HELD_S
     criterion = f"P and Q within {flat} for {AFTER_S:g} s"
     test = QualityTest("flat start", "flat start", criterion)
-    yield _played(site, test, [normal], 0.0)
+    yield _run_steps(site, test, [normal], 0.0)
     criterion = f"all stays on; settles, and is back, within {flat} in {BACK_S:g} s"
     for name, (pu, by_hz) in CHANGES.items():
         steps = [normal, (BEFORE_S, pu, hz + by_hz), (end_s, 1.0, hz)]
         test = QualityTest(f"{name.partition(' ')[0]} steps", name, criterion)
-        yield _played(site, test, steps, BACK_S)
+        yield _run_steps(site, test, steps, BACK_S)
     for name in CURVES:
-        yield _ride(site, name, "low voltage", "under")
+        yield _run_curve(site, name, "low voltage", "under")
     for name in CURVES:
         if CURVES[name].zones:
-            yield _ride(site, name, "high voltage", "over")
+            yield _run_curve(site, name, "high voltage", "over")
 
 
 def play(site: Site, steps: Steps) -> Recording:
-    """Step a copy of a site through times [s], voltages [pu] and frequencies [Hz].
+    """Simulate a copy of a site through steps of voltage and frequency.
 
-    Each value is held until the next time, and the last one for `AFTER_S`.
+    A step is its start [s], voltage [pu] and frequency [Hz]. It lasts until the start
+    of the next step, the last one for `AFTER_S`.
     """
     site, (stamps, pu, hz) = deepcopy(site), np.array(steps).T
     times = np.round(np.arange(0, stamps[-1] + AFTER_S + TIE, STEP_S), 6)
-    held = np.maximum(np.searchsorted(stamps, times - TIE) - 1, 0)
-    given, since_s = np.array([times, pu[held], hz[held]]), site.state.time_s
-    found = [
-        (*site.step(since_s + time_s, *of), site.connected)
-        for time_s, *of in given.T.tolist()
+    step_index = np.maximum(np.searchsorted(stamps, times - TIE) - 1, 0)
+    inputs, since_s = (
+        np.array([times, pu[step_index], hz[step_index]]),
+        site.state.time_s,
+    )
+    outputs = [
+        (*site.step(since_s + time_s, *values), site.connected)
+        for time_s, *values in inputs.T.tolist()
     ]
-    return Recording(*given, *np.array(found).T)
+    return Recording(*inputs, *np.array(outputs).T)
 
 
-def _played(
+def _run_steps(
     site: Site,
     test: QualityTest,
     steps: Steps,
     within_s: float,
     level: float | None = None,
 ) -> QualityTest:
-    """Return a test with its outcome: P and Q, or a level of P, are back in time.
+    """Run a test, and return it with its outcome.
 
-    Without a level all load must stay on, too, and P and Q settle.
+    With a `level`, a fraction of the initial P, the test passes if P is back at this
+    level `within_s` after the last change. Without a level, it passes if by then P and
+    Q are back at their initial values, both were constant at the end of the step, and
+    all load stays connected.
     """
-    of, last_s, failed = play(site, steps), steps[-1][0], list[str]()
-    p_mw, moved, low = of.p_mw, of.moved(), float(of.connected.min())
+    record, last_s, failed = play(site, steps), steps[-1][0], list[str]()
+    p_mw, moved, low = record.p_mw, record.moved(), float(record.connected.min())
     is_back = moved <= FLAT if level is None else p_mw >= (level - TIE) * p_mw[0]
-    late_s = of.time_s[~is_back & (of.time_s > last_s)]
+    late_s = record.time_s[~is_back & (record.time_s > last_s)]
     back_s = float(late_s.max(initial=last_s)) - last_s if is_back[-1] else inf
     if level is None and low < 1 - TIE:
         failed.append(f"{100 * (1 - low):.2g} % of the load leaves")
-    held = moved[(of.time_s > BEFORE_S + BACK_S) & (of.time_s <= last_s)]
-    if level is None and held.size and np.ptp(held) > FLAT:
-        failed.append(f"moves by {100 * np.ptp(held):.2g} % within the step")
+    in_step = moved[(record.time_s > BEFORE_S + BACK_S) & (record.time_s <= last_s)]
+    if level is None and in_step.size and np.ptp(in_step) > FLAT:
+        failed.append(f"moves by {100 * np.ptp(in_step):.2g} % within the step")
     back = (
         f"back in {format_seconds(back_s)}"
         if is_back[-1]
@@ -237,7 +260,7 @@ def _played(
         back = f"moves by {100 * moved.max():.2g} %"
     if back_s > within_s:
         failed.append(back)
-    last_mw = float(p_mw[np.searchsorted(of.time_s, last_s)])
+    last_mw = float(p_mw[np.searchsorted(record.time_s, last_s)])
     figures = (
         ("P before", float(p_mw[0]), "MW"),
         ("P as the disturbance ends", last_mw, "MW"),
@@ -248,14 +271,14 @@ def _played(
         test,
         outcome="fail" if failed else "pass",
         why="; ".join(failed) or back,
-        recording=of,
+        recording=record,
         all_stays=low > 1 - TIE,
         figures=figures,
     )
 
 
 def envelope(curve: Curve, side: Side, hz: float = 60.0) -> Steps:
-    """Return the worst voltage that a curve asks to ride through, zone after zone."""
+    """Return steps of the worst voltages at which a curve requires connected load."""
     steps, inside_pu, start_s = [(0.0, 1.0, hz)], 0.0, BEFORE_S
     for zone in sorted(curve.zones, key=lambda zone: zone.time_s):
         if zone.side == side:
@@ -265,24 +288,26 @@ def envelope(curve: Curve, side: Side, hz: float = 60.0) -> Steps:
     return [*steps, (start_s, 1.0, hz)]
 
 
-def _ride(site: Site, name: str, group: str, side: Side) -> QualityTest:
-    """Return the test of a curve, or the reason why it is not covered."""
+def _run_curve(site: Site, name: str, group: str, side: Side) -> QualityTest:
+    """Run the test of a curve; return its outcome, or why it is not covered."""
     curve, within_s = CURVES[name], BACK_S
     steps = envelope(curve, side, site.state.nominal_hz)
-    asked = [
+    requirements = [
         f"{pu:g} pu until {end_s - BEFORE_S:g} s"
         for (_, pu, _), (end_s, *_) in pairwise(steps[1:])
     ]
     if curve.level is not None:
         within_s = curve.within_s
-        asked.append(f"P at {100 * curve.level:g} % within {within_s:g} s of its end")
-    test = QualityTest(group, f"{name}, {group}", "; ".join(asked))
+        requirements.append(
+            f"P at {100 * curve.level:g} % within {within_s:g} s of its end"
+        )
+    test = QualityTest(group, f"{name}, {group}", "; ".join(requirements))
     blocks = [machine.s for machine in site.state.machines.values()]
     if len(steps) < 3:
         return replace(test, why=f"its text, as read here, gives no {group}")
-    if not any(stage.side == side for of in blocks for stage in of.stages):
+    if not any(stage.side == side for block in blocks for stage in block.stages):
         return replace(test, why=f"facility.ride_through has no stage of {group}")
-    test = _played(site, test, steps, within_s, curve.level)
+    test = _run_steps(site, test, steps, within_s, curve.level)
     failed = ["counts dips, which is prohibited"] * (
         not curve.counters and any(block.counter for block in blocks)
     )
@@ -294,7 +319,7 @@ def _ride(site: Site, name: str, group: str, side: Side) -> QualityTest:
         why = "; ".join((test.why, *failed))
         return replace(test, outcome="fail", why=why)
     if curve.level is None and not test.all_stays:
-        trips = [str(trip) for block in blocks for trip in static_check(curve, block)]
+        trips = [str(trip) for block in blocks for trip in inside_trips(curve, block)]
         leaves = "; ".join(trips) or "load leaves"
         why = (
             f"as its settings say, {leaves}; no time for a return is given; {test.why}"

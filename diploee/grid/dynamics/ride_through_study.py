@@ -1,7 +1,7 @@
 """Ride-through study: response of a run's site to a grid disturbance.
 
-The load of each block leaves and returns at several times of the run, and the response
-is checked against the named curves.
+The event is simulated for the load at several times of the run, and each response is
+checked against the named curves.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from diploee.grid.dynamics.curves import (
     Verdict,
     check_compliance,
     format_seconds,
-    static_check,
+    inside_trips,
     worst_verdict,
 )
 from diploee.grid.dynamics.events import EVENTS, NORMAL_PU, Event
@@ -125,7 +125,7 @@ class ResponseCase(Brief):
 
     @property
     def name(self) -> str:
-        """Label of the load level and the residual voltage, such as `P50, 0.40 pu`."""
+        """Label with load level and residual voltage, such as `P50, 0.40 pu`."""
         depth = "" if self.residual_pu is None else f", {self.residual_pu:.2f} pu"
         return f"{self.label}{depth}"
 
@@ -135,7 +135,7 @@ class ResponseCase(Brief):
         return float(sum(block.mw[0] for block in self.blocks))
 
     def energy_mwh(self) -> dict[str, float]:
-        """Return the energy [MWh] that each block does not draw from the grid."""
+        """Return the energy that each block avoids drawing from the grid [MWh]."""
         power = self.site_power
         energy = (
             np.asarray(np.trapezoid(power.without_mw - power.power_mw, power.time_s))
@@ -144,7 +144,7 @@ class ResponseCase(Brief):
         return {b.name: float(e) for b, e in zip(self.blocks, energy, strict=True)}
 
     def load_changes(self) -> Iterator[dict[str, Any]]:
-        """Yield each transfer and return of load with its dip (from 1), size [MW]."""
+        """Yield each transfer and return of load: number of its dip, and size [MW]."""
         low, high = NORMAL_PU
         spans = [*self.voltage.excursions(low), *self.voltage.excursions(high, "over")]
         starts = sorted(span.start for span in spans)
@@ -154,7 +154,7 @@ class ResponseCase(Brief):
                 yield {
                     "block": block.name,
                     "dip": int(np.searchsorted(starts, change.start_s, "right")),
-                    "what": change.what,
+                    "what": change.kind,
                     "mw": abs(change.after - change.before) * float(block.mw[row]),
                     "t_s": change.time_s,
                     "start_s": change.start_s,
@@ -171,10 +171,10 @@ class ResponseCase(Brief):
         return float((ends_s - since_s).max())
 
     def totals(self) -> dict[str, float]:
-        """Return totals over all blocks: load moved [MW], and energy on battery [MWh].
+        """Return totals over all blocks, by name.
 
-        Energy of motors and of blocks without settings is not counted as battery
-        energy.
+        They are the load that was transferred or returned [MW], and the energy supplied
+        from batteries [MWh], which excludes motors and blocks without settings.
         """
         moved_mw = dict.fromkeys(("transfer", "return"), 0.0)
         for move in self.load_changes():
@@ -202,7 +202,7 @@ def _connected_fractions(response: Response, times: Float64Array) -> Float64Arra
 
 @dataclass(frozen=True)
 class RideThroughResult(Brief):
-    """Responses of a site to a grid disturbance, one for each time and depth."""
+    """Responses of a site to a grid disturbance, by time and residual voltage."""
 
     event: Event  # the disturbance
     cases: tuple[ResponseCase, ...]  # one for each time and depth
@@ -210,7 +210,7 @@ class RideThroughResult(Brief):
 
     @cached_property
     def verdicts(self) -> dict[str, list[Verdict]]:
-        """Compliance of every case with each curve, by curve."""
+        """Compliance results of all cases, by curve."""
         result: dict[str, list[Verdict]] = {}
         for k, (name, curve) in enumerate(CURVES.items()):
             report(0.5 + 0.5 * k / len(CURVES), name)
@@ -227,7 +227,7 @@ class RideThroughResult(Brief):
         return result
 
     def table(self) -> pa.Table:
-        """Return every block's power over time in every case, linear between rows."""
+        """Return a table of every block's power over time, linear between rows."""
         parts = []
         for case in self.cases:
             power = case.site_power
@@ -290,7 +290,7 @@ class RideThroughResult(Brief):
         }
 
     def section(self) -> Section:
-        """Return the responses as a section for page, data sheet and terminal."""
+        """Return the responses as a section of a page, data sheet or terminal."""
         cases = sorted(self.cases, key=lambda case: -case.totals()["most_away_mw"])
         dips = f"By block and dip ({cases[0].name})"
         alone = "Settings alone, whatever the event"
@@ -334,7 +334,7 @@ DIGITS = 3
 def _key_figures(
     case: ResponseCase, worst_by_curve: Mapping[str, Verdict]
 ) -> Iterator[Statistic]:
-    """Yield the key figures of a case, and the number of curves by compliance."""
+    """Yield the main statistics of a case, and counts of curves by compliance."""
     totals = case.totals()
     load_mw, away_mw, latched_mw = (
         totals[key] for key in ("load_mw", "most_away_mw", "latched_mw")
@@ -440,7 +440,7 @@ def _settings_cells(case: ResponseCase) -> Iterator[Statistic]:
         blocks = case.settings_and_responses().items() if curve.zones else ()
         for block, (settings, _) in blocks:
             result = sorted(
-                static_check(curve, settings),
+                inside_trips(curve, settings),
                 key=lambda trip: (
                     isfinite(trip.ridden_s),
                     trip.shortest_s / trip.ridden_s,
@@ -472,15 +472,17 @@ def ride_through(
     event : Event or str, optional
         The event, or its name in `EVENTS`; `diploee.Run.answer` reads one from a file.
     at : datetime.datetime, optional
-        Local time at which the event begins; by default three times, at the 5th, 50th
-        and 95th percentile of the load, as means of a minute or longer.
+        Local time at which the event begins. By default it begins at three times, which
+        have the 5th, 50th and 95th percentile of the load (means over at least a
+        minute).
     settings : mapping of str to RideThrough, optional
         Settings by block in place of the scenario's ``facility.ride_through``.
 
     Returns
     -------
     RideThroughResult
-        Response of each block, and compliance with each curve, at each time and depth.
+        Response of each block, and compliance with each curve, by time and residual
+        voltage.
 
     Raises
     ------
@@ -553,7 +555,7 @@ class _BlockLoads:
         self.run, self.series, self.parts = run, run.series(), LoadParts.from_run(run)
 
     def studied_times(self, at: datetime | None) -> Iterator[tuple[str, int]]:
-        """Yield the label and the row of each studied time of the run."""
+        """Yield the label and the row in the run's series of each studied time."""
         step_ms = self.series.step_ms
         if at is not None:
             row = WallClock(self.series.start).time_ms(at) // step_ms
@@ -580,7 +582,7 @@ class _BlockLoads:
     def blocks(
         self, row: int, settings: Mapping[str, RideThrough], voltage: Voltage
     ) -> Iterator[LoadBlock]:
-        """Yield the blocks from a row on; the last is the load without settings."""
+        """Yield the load blocks at a row; the last is all load without settings."""
         parts, rows = (
             self.parts,
             ceil((voltage.time_s[-1] + AFTER_S) / self.series.step_s),
@@ -598,7 +600,7 @@ class _BlockLoads:
         yield LoadBlock("without settings", "rest", None, rest_mw, Response())
 
     def notes(self) -> Iterator[str]:
-        """Yield notes on the load for a reader of the results."""
+        """Yield notes on the load, such as its assumptions, for the results."""
         yield "what has no settings stays on the grid"
         yield (
             f"the run's own power until {AFTER_S // S_PER_MIN} min after the event, "

@@ -1,10 +1,11 @@
 """Site of a run inside a grid simulator: voltage and frequency in, P and Q out.
 
-The load is the run's load before the first battery or ramp limit. Ride-through
-disconnects and reconnects blocks of it. Connected load responds by its kind: electronic
-load draws constant power up to a maximum current, motors connected directly follow
-their slip, the rest is a constant impedance. The run's stages from that battery or ramp
-limit on then act on the result, in the simulator's steps.
+The input is the run's load upstream of its first battery or ramp limit. Ride-through
+disconnects and reconnects blocks of this load. Connected load responds by kind:
+electronic load draws constant power up to a maximum current, direct-on-line motors
+follow their slip, and the rest is a constant impedance. The stages from that battery or
+ramp limit on are then simulated again on the result, with the grid simulator's time
+steps.
 
 See also: docs/models/ride_through.md
 """
@@ -51,7 +52,7 @@ MIN_S = 1e-3
 
 @dataclass
 class SiteState(Brief):
-    """State of a site, with the arguments by which it was opened.
+    """State of a site, with the arguments of `Site.open`.
 
     It can be copied and pickled.
     """
@@ -137,16 +138,16 @@ class Site:
         settings : mapping of str to RideThrough, optional
             Settings by block in place of the scenario's ``facility.ride_through``.
         drives : float
-            Fraction of the cooling load on variable-speed drives, 0-1; the rest is
-            motors connected directly.
+            Fraction of the cooling load on variable-speed drives, 0-1. The rest are
+            direct-on-line motors.
         nominal_hz : float
             Nominal frequency of the grid [Hz].
         hold : bool
-            Keep the load of the first interval, as tests of the model ask; the site has
-            no end then.
+            Keep the load of the first interval constant, as model-quality tests
+            require. The site's time is then unlimited.
         state : SiteState, optional
-            `Site.state` of a site of the same run, from which this one continues;
-            the other arguments are taken from the state.
+            `Site.state` of a site of the same run, from which this one continues. The
+            other arguments are then ignored, as the state contains them.
         weather : Weather, optional
             Weather of the run, needed if its scenario names weather and it has a
             battery or ramp limit.
@@ -159,8 +160,8 @@ class Site:
         Raises
         ------
         InputError
-            If the run lacks the load before its stores, the time is outside the run,
-            or an argument is out of range or unknown.
+            If the run lacks the load upstream of its battery or ramp limit, the time is
+            outside the run, or an argument is out of range or unknown.
         """
         stages = _reopened_stages(run, weather)
         if state is not None:
@@ -237,13 +238,13 @@ class Site:
     def step(
         self, time: float, voltage_pu: float, frequency_hz: float
     ) -> tuple[float, float]:
-        """Advance to a time and return the power that the site draws then.
+        """Advance the site to a time, and return the power that it draws at this time.
 
         Parameters
         ----------
         time : float
-            Time since the site was opened [s], not before the last step. At the time
-            of the last step, the power changes at once and no time passes.
+            Time since the site was opened [s], at or after the last step. If it is the
+            time of the last step, the power changes without delay.
         voltage_pu, frequency_hz : float
             Positive-sequence voltage [pu] and frequency [Hz] since the last step.
 
@@ -283,7 +284,7 @@ class Site:
     def _advance(
         self, end_s: float, pu: float, frequency: float
     ) -> tuple[float, float]:
-        """Advance to a time within a step of the run; return P and Q [MW, Mvar]."""
+        """Advance to a time in the same step of the run; return P and Q [MW, Mvar]."""
         state, length_s = self._state, end_s - self._state.time_s
         columns = self._current_columns()
         parts = {name: float(w[0]) for name, w in self._parts.powers(columns).items()}
@@ -378,7 +379,7 @@ class Site:
     def _upstream_power(
         self, columns: Mapping[str, Float64Array]
     ) -> dict[str, Float64Array]:
-        """Return P and Q upstream of the reopened stages [W, var]."""
+        """Return P and Q upstream of the stages that are simulated again [W, var]."""
         return dict(
             zip(
                 (POWER, REACTIVE),

@@ -1,8 +1,8 @@
 """Exports of a run for the tools that planners use: ``diploee export FORMAT RUN_DIR``.
 
 `registry` lists the formats and has `export_run`. `base` has the types that all formats
-share, `series` the resampled power, `text` the CSV writer and timestamps. The other
-modules have the formats.
+share, `series` the resampled power, `csv_writer` the writer of CSV files and
+timestamps. The other modules contain the formats.
 """
 
 import lazy_loader

@@ -187,8 +187,8 @@ class ExportRequest(Brief):
         return self.source.at(self.spans[0][0])
 
     @property
-    def in_milliseconds(self) -> bool:
-        """True if steps start within a second, so that timestamps need milliseconds."""
+    def needs_milliseconds(self) -> bool:
+        """True if steps start within a second: timestamps then need milliseconds."""
         return bool(self.step_ms % MS_PER_S or self.start.microsecond)
 
     @property
@@ -197,9 +197,9 @@ class ExportRequest(Brief):
         return sum(b - a for a, b in self.spans) // self.rows_per_step
 
     def blocks(self) -> Iterator[ExportBlock]:
-        """Yield the power in blocks, each with consecutive steps.
+        """Yield the power in blocks of consecutive steps.
 
-        At the end, `energy_j` and `peak_w` describe the whole export.
+        After the last block, `energy_j` and `peak_w` are those of the whole export.
         """
         energy_j, peak_w, n_done, column = 0.0, -np.inf, 0, self.options.column
         columns = [column, *([self.reactive] if isinstance(self.reactive, str) else [])]
@@ -250,7 +250,7 @@ class Format(Brief):
         """True if the format is a folder of files."""
         return not self.suffixes
 
-    def accepts(self) -> frozenset[str]:
+    def accepted_options(self) -> frozenset[str]:
         """Return the names of all options that the format accepts."""
         span = frozenset({"year", "leap_day"}) if self.whole_year else WINDOW
         return FOR_ALL | (frozenset() if self.hourly else span) | self.options

@@ -1,9 +1,9 @@
-"""Table by year: what a planner asks of each step of a build-out in each year.
+"""Table by year: demand of a site in each calendar year and step of its build-out.
 
-A row is a step of the build-out within a calendar year, in one case: all its hours, or
-those of a peak. ERCOT's batch study takes a summer peak, a summer net peak and a fall
-peak of each year. Its load information form (LIF, sheet LCP) and PJM's large-load
-workbook are views of the table.
+A row is for one calendar year, one step of the build-out, and one case: all hours, or
+those of a seasonal peak. The seasonal peaks are those of ERCOT's batch study: summer
+peak, summer net peak and fall peak. ERCOT's load information form (LIF, sheet LCP) and
+PJM's large-load workbook are filled from this table.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 ALL_HOURS = "all hours"
 PEAK_H = 20
-"""ASSUMPTION: hours of a season's peak where no file gives them; studies of coincident
-peaks take 4 to 100."""
+"""ASSUMPTION: hours in a season's peak if no file lists them; studies of coincident
+peaks use 4 to 100 hours."""
 SEASONS = {
     "summer peak": (range(6, 10), range(24), "June to September"),
     "summer net peak": (
@@ -41,8 +41,8 @@ SEASONS = {
     ),
     "autumn peak": (range(10, 12), range(24), "October and November"),
 }
-"""ASSUMPTION: local months and hours of each case, of the northern hemisphere, and
-their description."""
+"""ASSUMPTION: months and hours of the day (local time, northern hemisphere) of each
+case, with a description."""
 DIGITS = 3  # of MW and Mvar: kW and kvar
 NO_FIGURE = "none: the run does not model it"
 LCP = (
@@ -62,12 +62,12 @@ Table = tuple[Sequence[str], Sequence[Sequence[Any]]]
 
 @dataclass(frozen=True, eq=False)
 class BuildOut(Brief):
-    """Table by year, with the steps of the build-out."""
+    """Table by year, with date and rated power of each step of the build-out."""
 
     rows: pd.DataFrame  # one for each year, step and case that has hours
     dates: list[date]  # of each step
-    rated_mw: Float64Array  # rated power of all that stands from a step on
-    ratings: str  # what the rated power is of
+    rated_mw: Float64Array  # rated power of all nodes installed up to each step
+    ratings: str  # description of the rated power
 
     @property
     def whole(self) -> pd.DataFrame:
@@ -75,18 +75,18 @@ class BuildOut(Brief):
         return self.rows[self.rows["case"] == ALL_HOURS]
 
     def tables(self) -> dict[str, Table]:
-        """Return the table, and the columns of ERCOT's LCP, by name."""
-        rows = _written(self.rows)
+        """Return the table by year, and that of ERCOT's LCP, by name."""
+        rows = _rounded_rows(self.rows)
         return {
             "by_year": (rows.columns.tolist(), rows.to_numpy().tolist()),
             "lcp": (LCP, [*self._lcp()]),
         }
 
     def _lcp(self) -> Iterator[list[Any]]:
-        """Yield the rows of LCP: each step's date, with the highest power so far."""
+        """Yield the rows of LCP: each step's date, with the highest power up to it."""
         highest = self.whole.sort_values("peak_mw", ascending=False, kind="stable")
         for step in highest["step"].sort_values().unique().tolist():
-            so_far = _written(highest[highest["step"] <= step])
+            so_far = _rounded_rows(highest[highest["step"] <= step])
             peak = so_far.iloc[0]
             now = so_far[so_far["step"] == step].iloc[0]
             assumed = (
@@ -99,7 +99,7 @@ class BuildOut(Brief):
 
 
 def build_out(request: ExportRequest) -> BuildOut:
-    """Return the table by year of an export's power."""
+    """Return the table by year of the power that is exported."""
     import pandas as pd
 
     scenario, facility = request.run.scenario, request.run.scenario.facility
@@ -117,7 +117,7 @@ def build_out(request: ExportRequest) -> BuildOut:
                     ", of all nodes; assumed: in the ratio of their ratings"
                 )
     cases = [*_cases(request, _hours(request, steps_ms))]
-    parts = [of.assign(case=k) for k, (_, _, of) in enumerate(cases)]
+    parts = [case_hours.assign(case=k) for k, (_, _, case_hours) in enumerate(cases)]
     hours, key = pd.concat(parts, ignore_index=True), ["year", "step", "case"]
     groups = hours.groupby(key)
     peaks = hours.loc[groups["mw"].idxmax()].set_index(key)
@@ -142,14 +142,14 @@ def build_out(request: ExportRequest) -> BuildOut:
     return BuildOut(rows, dates, rated_mw, ratings)
 
 
-def _written(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return rows with the digits that are written, None for absent figures."""
+def _rounded_rows(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows rounded to the digits of the files, with None for absent values."""
     rounded = rows.round(DIGITS)
     return rounded.astype(object).where(rounded.notna(), None)
 
 
 def installed_power(scenario: Scenario) -> tuple[Int64Array, Float64Array]:
-    """Return the installation times of nodes [ms], the first at 0, and ratings [W]."""
+    """Return the times of installations [ms], the first at 0, and added rating [W]."""
     added_w: dict[int, float] = {}
     for name, standing in scenario.installed_nodes().items():
         for time_ms, n_nodes in ((0, standing.first), *standing.added):
@@ -160,13 +160,13 @@ def installed_power(scenario: Scenario) -> tuple[Int64Array, Float64Array]:
 
 
 def _scale(request: ExportRequest) -> tuple[float, str]:
-    """Return the factor from device ratings to rated power, with its description."""
+    """Return the ratio of rated power to device ratings, and its description."""
     facility = request.run.scenario.facility
     is_at_meter = request.options.column == POWER and (
         facility.stages or facility.has_ac_power
     )
     if is_at_meter and facility.nodes_power_w:
-        # ASSUMPTION: the rated power of a step is the site's in the ratio of the
+        # ASSUMPTION: the rated power of each step is proportional to its device
         # ratings.
         rated_mw, _ = rated_power(request.run.metrics, facility)
         scale = rated_mw * W_PER_MW / facility.nodes_power_w
@@ -175,13 +175,13 @@ def _scale(request: ExportRequest) -> tuple[float, str]:
 
 
 def _hours(request: ExportRequest, steps_ms: Int64Array) -> pd.DataFrame:
-    """Return year, month, hour, step, and each quantity of all export steps."""
+    """Return a row per interval: year, month, hour, build-out step, and quantities."""
     import pandas as pd
 
     scenario, blocks = request.run.scenario, list(request.blocks())
     starts_ms = np.concatenate([block.starts_ms for block in blocks])
-    # An hour in which nodes come to stand is of the time behind the step, as they draw
-    # in it.
+    # An interval in which nodes are installed belongs to the later step, as these nodes
+    # draw power in it.
     ends_ms = starts_ms - scenario.clock.wall.origin_ms + request.step_ms
     local = pd.to_datetime(starts_ms, unit="ms", utc=True)
     local = local.tz_convert(scenario.facility.zone)
@@ -206,7 +206,7 @@ def _hours(request: ExportRequest, steps_ms: Int64Array) -> pd.DataFrame:
 
 
 def _parts(request: ExportRequest) -> dict[str, list[str]]:
-    """Return the columns of IT and of cooling within the facility's power."""
+    """Return the names of the columns that add up to IT power and cooling power."""
     if request.options.column != POWER:
         return {}
     names = request.source.check()
@@ -217,7 +217,7 @@ def _parts(request: ExportRequest) -> dict[str, list[str]]:
 
 
 def _bases(request: ExportRequest) -> dict[str, str]:
-    """Return the basis of each quantity's figures, with the assumptions."""
+    """Return the source and the assumptions of each quantity, as text."""
     run, means = request.run, f"simulated means over {interval(request.step_ms)}"
     parts, reactive = _parts(request), f"{NO_FIGURE}, and no power factor is made up"
     if isinstance(request.reactive, str):
@@ -240,7 +240,7 @@ def _bases(request: ExportRequest) -> dict[str, str]:
 def _cases(
     request: ExportRequest, hours: pd.DataFrame
 ) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """Yield the cases: name, which steps of the export these are, and the steps."""
+    """Yield the name, the description and the rows of each case."""
     yield ALL_HOURS, "all of the step in the year", hours
     if request.options.peaks is not None:
         named, n_rows = defaultdict[str, set[int]](set), request.rows_per_step

@@ -11,7 +11,7 @@ from diploee.base.clock import local_datetime
 from diploee.base.errors import InputError, printable
 from diploee.base.units import MS_PER_S, W_PER_MW
 from diploee.grid.export.base import ExportRequest, WrittenFiles
-from diploee.grid.export.text import csv_file
+from diploee.grid.export.csv_writer import csv_file
 
 ROW = "TimeSeries.csv"
 HEAD = (
@@ -30,7 +30,7 @@ HEAD = (
 
 
 def write_andes(request: ExportRequest) -> WrittenFiles:
-    """Write the data of an ANDES TimeSeries device, and its row of the case file."""
+    """Write the data of an ANDES TimeSeries device, and its row for a case file."""
     options = request.options
     data = f"{options.name}.csv"
     fields, dests = ["p_pu"], ["Ppf"]
@@ -89,8 +89,8 @@ JUMP_S = 1e-6
 def write_pscad(request: ExportRequest) -> WrittenFiles:
     """Write a playback file for PSCAD's File Read component.
 
-    A comment line, then rows of time [s] and values; the first row is at 0 s. A pair of
-    rows 1 us apart makes each step.
+    The file has a comment line, then rows of time [s] and values from 0 s on. PSCAD
+    interpolates, so each step of the power is written as two rows 1 us apart.
     """
     options = request.options
     heads, mean_mw = ["P [MW, consumption > 0]", "Q [Mvar, drawn > 0]"], 0.0

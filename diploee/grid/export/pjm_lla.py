@@ -1,6 +1,6 @@
-"""Export of the build-out for planners: the table by year, and views of it.
+"""Exports of the table by year, also as PJM's large-load workbook.
 
-The workbook's rows and AEP's ramp schedule were seen in secondary sources.
+The columns of the workbook and of AEP's ramp schedule were seen in secondary sources.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 
 from diploee.grid.export.base import ExportRequest, WrittenFiles
 from diploee.grid.export.by_year import BuildOut, Table, build_out
-from diploee.grid.export.text import write_rows
+from diploee.grid.export.csv_writer import write_rows
 from diploee.grid.export.workbook import openpyxl, write_workbook
 
 PLACE = ("ZONENAME", "AREANAME")
@@ -27,25 +27,25 @@ NOTES = (
 
 
 def write_pjm_lla(request: ExportRequest) -> WrittenFiles:
-    """Write tables of demand, capacity and a ramp schedule."""
-    of = build_out(request)
-    _write(request, _tables(request, of))
-    return WrittenFiles(_files(request, of), NOTES)
+    """Write PJM's tables of demand and capacity, and AEP's ramp schedule."""
+    build = build_out(request)
+    _write(request, _tables(request, build))
+    return WrittenFiles(_files(request, build), NOTES)
 
 
 def write_by_year(request: ExportRequest) -> WrittenFiles:
-    """Write the table by year, and its views in the columns of planners' forms."""
+    """Write the table by year, and tables for the forms of ERCOT, PJM and AEP."""
     if request.options.excel:
         openpyxl()  # before any work
-    of = build_out(request)
-    tables = of.tables() | _tables(request, of)
+    build = build_out(request)
+    tables = build.tables() | _tables(request, build)
     files = {
         "by_year.csv": (
             "MW and Mvar of each step of the build-out in each calendar year and case; "
             "a *_basis says of the figures before it what they are and what is assumed"
         ),
         "lcp.csv": "sheet LCP of ERCOT's load information form, a row a step",
-        **_files(request, of),
+        **_files(request, build),
     }
     _write(request, tables)
     if request.options.excel:
@@ -59,12 +59,12 @@ def _write(request: ExportRequest, tables: Mapping[str, Table]) -> None:
         write_rows(request.path / f"{name}.csv", (header, *rows))
 
 
-def _tables(request: ExportRequest, of: BuildOut) -> dict[str, Table]:
+def _tables(request: ExportRequest, build: BuildOut) -> dict[str, Table]:
     """Return the sheets of the workbook and the ramp schedule, by name."""
     place = (request.options.zone, request.options.area)
-    by_year, by_step = of.whole.groupby("year"), of.whole.groupby("step")
+    by_year, by_step = build.whole.groupby("year"), build.whole.groupby("step")
     demand, capacity = by_year["peak_mw"].max(), by_year["rated_mw"].max()
-    steps = range(1, len(of.dates) + 1)
+    steps = range(1, len(build.dates) + 1)
     until_next = by_step["peak_mw"].max().reindex(steps, fill_value=0.0)
     demand_mw, capacity_mw = demand.max(), capacity.max()
     note = (
@@ -85,10 +85,10 @@ def _tables(request: ExportRequest, of: BuildOut) -> dict[str, Table]:
         [
             [day.isoformat(), (day - last).days, *map(_mw, figures)]
             for day, last, *figures in zip(
-                of.dates,
-                (of.dates[0], *of.dates),
-                np.diff(of.rated_mw, prepend=0.0),
-                of.rated_mw,
+                build.dates,
+                (build.dates[0], *build.dates),
+                np.diff(build.rated_mw, prepend=0.0),
+                build.rated_mw,
                 until_next,
                 strict=False,
             )
@@ -97,12 +97,12 @@ def _tables(request: ExportRequest, of: BuildOut) -> dict[str, Table]:
     return tables
 
 
-def _files(request: ExportRequest, of: BuildOut) -> dict[str, str]:
+def _files(request: ExportRequest, build: BuildOut) -> dict[str, str]:
     """Return a description of each file of the workbook."""
     step = (
         f"largest mean over {request.step_s:g} s in the calendar year (local time), MW"
     )
-    ratings = f"{of.ratings}, MW"
+    ratings = f"{build.ratings}, MW"
     return {
         "demand.csv": f"sheet DEMAND Requests, a column a year: {step}",
         "capacity.csv": f"sheet CAPACITY Requests: {ratings}, at the year's end",

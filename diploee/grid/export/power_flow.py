@@ -12,7 +12,7 @@ from diploee.base.errors import InputError, printable
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_KW, W_PER_MW
 from diploee.grid.export.base import ExportRequest, WrittenFiles
-from diploee.grid.export.text import csv_file, naive_stamps
+from diploee.grid.export.csv_writer import csv_file, naive_stamps
 
 MULTIPLIER_DIGITS = 12
 """Decimals of a multiplier in pu of the peak; the peak is exactly 1."""
@@ -139,7 +139,7 @@ def write_pypsa(request: ExportRequest) -> WrittenFiles:
             for key in names
         ]
         for block in request.blocks():
-            stamps = naive_stamps(block.starts_ms, request.in_milliseconds)
+            stamps = naive_stamps(block.starts_ms, request.needs_milliseconds)
             weights = np.full(block.power_w.size, hours)
             write_snapshots(block.positions, stamps, weights, weights, weights)
             for write_set, values in zip(sets, block.columns, strict=True):
@@ -248,7 +248,7 @@ def write_gridlabd(request: ExportRequest) -> WrittenFiles:
 def _player_lines(
     starts_ms: Int64Array, p_mw: Float64Array, q_mvar: Float64Array
 ) -> list[str]:
-    """Return the player's lines: timestamp, and complex power per phase [VA]."""
+    """Return the lines of a player file: timestamp, complex power of a phase [VA]."""
     stamps = np.datetime_as_string(starts_ms.astype("datetime64[ms]"), unit="s")
     per_phase = W_PER_MW / len(PHASES)
     return [

@@ -195,7 +195,7 @@ The MVA base is 1.25 MVA per MW.
 
 
 def _write_cmld(window: _StudiedWindow) -> WrittenFiles:
-    """Write the composite load model with the run's load fractions."""
+    """Write the composite load model (CMLD) with the run's load fractions."""
     request, parts = window.request, LoadParts.from_run(window.request.run)
     options, mw = request.options, window.components_mw(parts)
     electronic, motors, static = split_by_kind(mw, options.drives)
@@ -246,7 +246,7 @@ def _write_cmld(window: _StudiedWindow) -> WrittenFiles:
 
 
 def _load_notes(parts: LoadParts) -> list[str]:
-    """Return a note on the stages whose power is not in the load, if any."""
+    """Return a list with a note on stages left out of the load, or an empty list."""
     names = ", ".join(parts.taken)
     return [
         f"the load is taken before the site's own sources and stores: {names}"
@@ -289,7 +289,10 @@ PERC1: dict[str, float] = {
 
 
 def _write_perc1(window: _StudiedWindow) -> WrittenFiles:
-    """Write the parameters of PERC1, and a record if the user gives its head."""
+    """Write the parameters of PERC1 as JSON, and as a DYR record if possible.
+
+    The record needs the user's `perc1_head`, its first fields.
+    """
     request, parts = window.request, LoadParts.from_run(window.request.run)
     options, values = request.options, dict(PERC1)
     changed, notes = _perc1_parameters(
@@ -333,9 +336,10 @@ def _write_perc1(window: _StudiedWindow) -> WrittenFiles:
 def _perc1_parameters(
     settings: dict[str, RideThrough], window: _StudiedWindow, parts: LoadParts
 ) -> tuple[dict[str, float], list[str]]:
-    """Return PERC1's parameters, and notes on settings that PERC1 cannot hold.
+    """Return PERC1's parameters, and notes on settings that PERC1 cannot represent.
 
-    PERC1 has one stage: the under-voltage stage that trips the most load.
+    PERC1 has a single trip stage; it gets the under-voltage stage that trips the most
+    load.
     """
     first = {
         name: result
@@ -425,9 +429,10 @@ def _perc1_parameters(
 def _largest_under_voltage_stage(
     block: RideThrough,
 ) -> tuple[float, float, VoltageStage] | None:
-    """Return the largest under-voltage stage, with fraction and shortest dip [s].
+    """Return a block's under-voltage stage that trips the most load; None without any.
 
-    Of equal stages it is the one that trips on the shortest dip.
+    It comes with its fraction of the load and the length of its shortest tripping dip
+    [s]. Of equal stages, the one with the shortest dip is returned.
     """
     under = (
         (s.fraction, -shortest_dip_s(s.voltage_pu, s.time_s, 0.0, block.filter_s), s)
@@ -458,7 +463,7 @@ def square_wave_height_mw(amplitude_mw: float, duty: float) -> float:
 
 
 def _write_linjbl(window: _StudiedWindow) -> WrittenFiles:
-    """Write a repeated square wave at the window's strongest or a given frequency."""
+    """Write a periodic square wave, at the window's strongest or a chosen frequency."""
     request, options = window.request, window.request.options
     step_s = request.step_s
     hz, fast_hz = (

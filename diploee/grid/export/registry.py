@@ -50,7 +50,7 @@ from diploee.grid.export.series import (
     rows_between,
     year_spans,
 )
-from diploee.grid.export.tables import (
+from diploee.grid.export.single_file import (
     write_facility,
     write_lines,
     write_load,
@@ -335,7 +335,7 @@ def export_run(
 
 
 def by_year(run: RunFolder, options: Options) -> DataFrame:
-    """Return the rows of a run's table by year, in all digits."""
+    """Return the rows of a run's table by year, unrounded."""
     fmt = FORMATS["by-year"]
     _check_options(fmt, options)
     request, _ = _request(run, fmt, options)
@@ -345,7 +345,7 @@ def by_year(run: RunFolder, options: Options) -> DataFrame:
 def _request(
     run: RunFolder, fmt: Format, options: Options
 ) -> tuple[ExportRequest, str | None]:
-    """Return the request of an export without a place, and its rule for leap days."""
+    """Return the request of an export, without a path, and the rule for leap days."""
     if not options.column:
         options = options.model_copy(update={"column": fmt.column})
     source = run.series(options.event_window)
@@ -373,7 +373,7 @@ def _write_checked(fmt: Format, request: ExportRequest) -> WrittenFiles:
 
 def _check_options(fmt: Format, options: Options) -> None:
     """Raise `InputError` if an option is set that the format does not accept."""
-    if unused := options.changed_names() - fmt.accepts():
+    if unused := options.changed_names() - fmt.accepted_options():
         raise InputError(
             f"{option_flag(min(unused))}: the format '{fmt.name}' has no use for it; "
             "leave it out"

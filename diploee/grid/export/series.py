@@ -1,6 +1,6 @@
-"""Power series of an export, streamed and averaged to its step.
+"""Power series of an export: a run's power, read in blocks and averaged to a step.
 
-An export takes a period of the series, or the 8,760 hours of a calendar year.
+An export covers a period of the run, or the 8,760 hours of a calendar year.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from diploee.base.errors import InputError, did_you_mean, one_of
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_MW
 from diploee.facility.base import POWER, REACTIVE
-from diploee.grid.export.text import to_mw
+from diploee.grid.export.csv_writer import to_mw
 from diploee.runs.reader import RunFolder
 from diploee.runs.series import Rows, RunSeries
 
@@ -32,7 +32,7 @@ CONVENTION = (
 
 @dataclass(frozen=True, eq=False)
 class ReactiveTable:
-    """Table of reactive over active power, interpolated linearly.
+    """Table of reactive power by active power, interpolated linearly.
 
     Reactive power is positive if the facility draws it (load convention). Values
     outside the table are errors.
@@ -88,7 +88,7 @@ class ExportBlock:
 
 
 def check_power_column(source: RunSeries, column: str) -> None:
-    """Raise `InputError` if a column is no power column of the series."""
+    """Raise `InputError` unless the series has this column and it is a power."""
     powers = {c.name for c in source.columns if c.unit == "W"}
     names = [name for name in source.check() if name.partition(".")[0] in powers]
     if column not in names:
@@ -143,7 +143,7 @@ def year_spans(
     step_ms: int,
     format_name: str,
 ) -> tuple[tuple[Rows, ...], str]:
-    """Return the rows of a calendar year of 8,760 hours, and its leap day rule."""
+    """Return the rows of a calendar year of 8,760 hours, and its rule for leap days."""
     if step_ms not in YEAR_STEPS_MS:
         steps = ", ".join(f"{ms // MS_PER_MIN} min" for ms in YEAR_STEPS_MS)
         raise InputError(

@@ -18,7 +18,7 @@ ORIGIN = datetime(1980, 1, 1)
 
 
 def openpyxl() -> ModuleType:
-    """Return the package that writes workbooks, or raise an error without it."""
+    """Return the package `openpyxl`, or raise an error if it is not installed."""
     try:
         return import_module("openpyxl")
     except ImportError:
@@ -31,7 +31,7 @@ def openpyxl() -> ModuleType:
 def write_workbook(
     path: Path, tables: Mapping[str, tuple[Sequence[str], Sequence[Sequence[Any]]]]
 ) -> None:
-    """Write each table, its header and its rows, to a sheet of its name."""
+    """Write a workbook with a sheet for each named table."""
     book = openpyxl().Workbook()
     book.remove(book.active)
     book.properties.created = book.properties.modified = ORIGIN

@@ -1,6 +1,8 @@
-"""Firm and non-firm demand: what it costs a site to hold a power when called.
+"""Firm and non-firm demand: costs of staying below a firm level during calls.
 
-The way of a level: the undisturbed year (`undisturbed`), calls (`calls`), the jobs
-dispatched step by step under the level (`dispatch`), what a utility would settle
-(`baselines`), and all of it for each level, notice and set of calls (`study`).
+A call is a period in which the utility requires the site to reduce its power to the
+firm level. `undisturbed` simulates the site without calls, `calls` makes the sets of
+calls, `dispatch` moves jobs so that power stays below the level, `baselines` computes
+the relief that a utility would pay for, and `study` does this for each level, notice
+and set of calls.
 """

@@ -1,4 +1,4 @@
-"""Baselines by which utilities settle relief, and the battery that would replace it."""
+"""Customer baselines of utilities, and the battery that could replace load relief."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from diploee.facility.battery import BatterySpec
 from diploee.grid.firm.undisturbed import UndisturbedYear
 
 HIGHEST, DAYS, REACH_DAYS = 5, 10, 45
-"""High 5 of 10: the five days with most energy of the last ten like days, at most
-`REACH_DAYS` back."""
-MOST_ADJUSTED = 0.2
+"""High 5 of 10: of the last ten days of the same type (weekday or weekend), none older
+than `REACH_DAYS`, the five with the highest energy."""
+MAX_ADJUSTMENT = 0.2
 """Largest same-day adjustment, up or down."""
 ADJUSTED_H = (4, 1)
 """Hours before a day's first call whose power sets the adjustment."""
@@ -26,15 +26,16 @@ EFFICIENCY = BatterySpec(power_mw=1.0, energy_mwh=1.0, smoothing_s=1.0)
 def settlement_errors(
     year: UndisturbedYear, firm_w: Float64Array, spans: Int64Array
 ) -> tuple[float | None, float | None]:
-    """Return the error of relief by high 5 of 10, and by the same weekday's mean [MWh].
+    """Return the errors of two baselines, high 5 of 10 and same weekday's mean [MWh].
 
-    Against the undisturbed year, over the hours of calls that have the days before
-    them that a baseline needs; None without any.
+    An error is the baseline's energy minus that of the undisturbed year, over the hours
+    in calls that have enough earlier days for the baseline; None if there are no such
+    hours.
     """
     shift_h = int(year.wall.local_ms(np.zeros(1, dtype=np.int64))[0] // MS_PER_H)
     twin_w, metered_w, called = (
         _by_day(values, year.step_ms, shift_h % 24)
-        for values in (year.power_w, firm_w, _mask(spans, firm_w.size))
+        for values in (year.power_w, firm_w, _called_steps(spans, firm_w.size))
     )
     monday = (shift_h // 24 + 3) % 7  # 1970-01-01 was a Thursday
     weekday = (np.arange(twin_w.shape[0]) + monday) % 7
@@ -44,7 +45,7 @@ def settlement_errors(
         for row, baseline_w in enumerate(
             (
                 _high_5_of_10(day, hours, metered_w, called, weekday),
-                _same_weekday(day, metered_w),
+                _same_weekday_mean(day, metered_w),
             )
         ):
             if baseline_w is not None and not np.isnan(baseline_w[hours]).any():
@@ -57,7 +58,7 @@ def settlement_errors(
     return high, weekly
 
 
-def _mask(spans: Int64Array, n_steps: int) -> Float64Array:
+def _called_steps(spans: Int64Array, n_steps: int) -> Float64Array:
     called = np.zeros(n_steps)
     for first, last in spans.tolist():
         called[first:last] = 1.0
@@ -93,11 +94,11 @@ def _high_5_of_10(
     if before.start >= 0 and result[before].sum() > 0:
         ratio = metered_w[day, before].sum() / result[before].sum()
         if not np.isnan(ratio):
-            result = result * np.clip(ratio, 1 - MOST_ADJUSTED, 1 + MOST_ADJUSTED)
+            result = result * np.clip(ratio, 1 - MAX_ADJUSTMENT, 1 + MAX_ADJUSTMENT)
     return result
 
 
-def _same_weekday(day: int, metered_w: Float64Array) -> Float64Array | None:
+def _same_weekday_mean(day: int, metered_w: Float64Array) -> Float64Array | None:
     days = day - 7 * np.arange(1, WEEKS + 1)
     if days[-1] < 0:
         return None
@@ -112,22 +113,23 @@ MAX_BATTERY_H = 24.0
 def battery_mwh(
     above_w: Float64Array, room_w: Float64Array, step_ms: int
 ) -> float | None:
-    """Return the energy between charges of the battery that covers an excess [MWh].
+    """Return the energy of a battery that covers all power above a level [MWh].
 
-    It charges where there is room below the level or, outside of calls, below the
-    peak. None where that takes more than `MAX_BATTERY_H` at its power.
+    The battery charges with the power left below the level in calls, and below the
+    undisturbed peak outside of calls. None if its energy divided by its power is more
+    than `MAX_BATTERY_H`.
     """
     power_w = float(above_w.max(initial=0.0))
     charge, discharge = EFFICIENCY.charge_efficiency, EFFICIENCY.discharge_efficiency
     hours = step_ms / MS_PER_H
     charged_w = np.minimum(room_w, power_w) * charge
-    energy_mwh = _deepest(above_w / discharge - charged_w) * hours / W_PER_MW
+    energy_mwh = _max_shortfall(above_w / discharge - charged_w) * hours / W_PER_MW
     return energy_mwh if energy_mwh <= MAX_BATTERY_H * power_w / W_PER_MW else None
 
 
 @njit()
-def _deepest(net: Float64Array) -> float:
-    """Return the most that a store from full on is short of, in units of a step."""
+def _max_shortfall(net: Float64Array) -> float:
+    """Return the largest energy missing from a store that starts full [W x steps]."""
     short = deepest = 0.0
     for k in range(net.size):
         short = max(short + net[k], 0.0)

@@ -1,4 +1,4 @@
-"""Sets of calls: which times a site has to keep to its firm level."""
+"""Sets of calls: the periods in which a site must stay below its firm level."""
 
 from __future__ import annotations
 
@@ -10,35 +10,36 @@ from diploee.base.clock import NamedSpan
 from diploee.base.errors import InputError
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_H
-from diploee.grid.firm.dispatch import Calls
+from diploee.grid.firm.dispatch import CallLimits
 from diploee.grid.firm.undisturbed import UndisturbedYear
 
 ALL, PEAKS = "all hours above", "peaks"
 BLOCKS_H = (1, 2, 4)
 """Lengths of contiguous calls [h]."""
 APART_H = 43
-"""Time between two starts of such calls [h]: no common factor with a week, so that
-168 calls start at each hour of the week once."""
+"""Time between the starts of two contiguous calls [h]. It has no common factor with
+the 168 hours of a week, so 168 calls start once at each hour of the week."""
 
 
 def call_sets(
     year: UndisturbedYear, peaks: Sequence[NamedSpan], level_w: float
 ) -> dict[str, Int64Array]:
-    """Return first and end step (excluded) of each set's calls, shape (N, 2).
+    """Return the first and end step (excluded) of each call, shape (N, 2), by set.
 
-    Those of `ALL` are the hours in which the year passes the level.
+    Calls of the set `ALL` are the hours in which the undisturbed power exceeds the
+    level.
     """
     per_h, n_steps = MS_PER_H // year.step_ms, year.power_w.size
-    sets = {ALL: hours_above(year, level_w)}
+    sets = {ALL: spans_above(year, level_w)}
     for hours in BLOCKS_H:
         first = np.arange(0, n_steps - hours * per_h + 1, APART_H * per_h)
         sets[f"blocks of {hours} h"] = np.stack([first, first + hours * per_h], axis=1)
     if peaks:
-        sets[PEAKS] = np.array([_steps(year, span) for span in peaks])
+        sets[PEAKS] = np.array([_step_range(year, span) for span in peaks])
     return sets
 
 
-def _steps(year: UndisturbedYear, span: NamedSpan) -> tuple[int, int]:
+def _step_range(year: UndisturbedYear, span: NamedSpan) -> tuple[int, int]:
     begin_ms = year.wall.time_ms(span.start)
     end_ms = year.wall.time_ms(span.end)
     if span.duration is not None:
@@ -52,8 +53,11 @@ def _steps(year: UndisturbedYear, span: NamedSpan) -> tuple[int, int]:
     return first, last
 
 
-def hours_above(year: UndisturbedYear, level_w: float) -> Int64Array:
-    """Return the steps of the clock hours in which power passes a level, joined."""
+def spans_above(year: UndisturbedYear, level_w: float) -> Int64Array:
+    """Return the periods of whole clock hours in which power exceeds a level.
+
+    They are first and end step (excluded) of each period, shape (N, 2).
+    """
     per_h = MS_PER_H // year.step_ms
     above = year.power_w > level_w
     hours = np.logical_or.reduceat(above, np.arange(0, above.size, per_h))
@@ -62,10 +66,10 @@ def hours_above(year: UndisturbedYear, level_w: float) -> Int64Array:
     return steps
 
 
-def limits_of(
+def call_limits(
     year: UndisturbedYear, spans: Int64Array, level_w: float, notice_ms: int
-) -> tuple[Calls, Float64Array]:
-    """Return the limits of jobs under calls, and the relief of services [W]."""
+) -> tuple[CallLimits, Float64Array]:
+    """Return the limits on jobs in calls, and the relief by capped services [W]."""
     n_steps = year.power_w.size
     room_w = np.full(n_steps, np.inf)
     services_w = np.zeros(n_steps)
@@ -85,4 +89,4 @@ def limits_of(
         if room.min() < 0:
             ahead_ms[before] = first * year.step_ms
             ahead_w[before] = (room + year.jobs_w[first:last]).min()
-    return Calls(room_w, end_ms, ahead_ms, ahead_w), services_w
+    return CallLimits(room_w, end_ms, ahead_ms, ahead_w), services_w

@@ -1,12 +1,19 @@
 """Dispatch of jobs under a firm level, step by step (compiled).
 
-Jobs start when they do in the undisturbed year, unless a call or a job before them
-holds them. In each step of a call, jobs that tolerate it are capped by a common
-fraction of their headroom; starts that all caps together can't absorb wait; then jobs
-are paused, those that tolerate most and have most time first. Before a call that is
-known, jobs that would run into it and can't be paused wait where it would not have
-them. What waits starts in its order as soon as nodes and the level allow it; others
-pass a job that waits for nodes until it is an hour late.
+A job starts when it does in the undisturbed year, unless a call or a waiting job delays
+it. In a step of a call:
+
+1. A job that would start waits if the level would be exceeded even with all jobs at the
+   lowest caps that they tolerate.
+2. If jobs that already run exceed it even so, jobs are paused: the highest tier first,
+   within a tier the job with most time to its deadline.
+3. The power of each tolerant job is reduced by the same fraction of the difference
+   between its full power and its power at its lowest cap.
+
+Once a call is announced, a job that can't be paused and would still run in the call
+waits if its power would exceed the level there. Waiting jobs start in the order of
+their undisturbed starts, as soon as nodes and the level allow. A job that waits for
+nodes may be overtaken by others until it is an hour late.
 """
 
 from __future__ import annotations
@@ -22,7 +29,7 @@ ROUNDING = 1e-9
 """Relative tolerance of sums of powers."""
 
 PASSED_MS = 3_600_000
-"""ASSUMPTION: lateness of a waiting job from which no other job passes it."""
+"""ASSUMPTION: delay from which a job that waits for nodes is not overtaken [ms]."""
 
 MAX_TESTED = 1000
 """ASSUMPTION: waiting jobs of a pool that a step tests for a start, the first in order;
@@ -33,7 +40,7 @@ NEVER_MS = 1 << 62
 
 
 class DispatchedJobs(NamedTuple):
-    """Jobs of the pools in which some can wait, by undisturbed start, shape (n,)."""
+    """Jobs of all pools that have tolerant jobs, by undisturbed start, shape (n,)."""
 
     start_ms: Int64Array  # in the undisturbed year
     end_ms: Int64Array
@@ -47,32 +54,33 @@ class DispatchedJobs(NamedTuple):
 
 
 class JobKinds(NamedTuple):
-    """Tolerance of the classes of jobs, shape (C,)."""
+    """Tolerance of each job class to caps and pauses, shape (C,)."""
 
     tier: Int64Array
     pausable: BoolArray
     checkpoint_ms: Int64Array  # between two checkpoints
     stop_ms: Int64Array  # to write one
     restart_ms: Int64Array
-    # Fraction of the headroom given, and speed, at each cap, shape (C, L), ascending
-    given: Float64Array
+    # By class and cap level, from no cap down to the lowest that the class tolerates,
+    # shape (C, L): power saved over that saved at the lowest cap, and relative speed
+    saved_fraction: Float64Array
     speed: Float64Array
 
 
-class Calls(NamedTuple):
-    """Limits of the steps of a year, shape (K,)."""
+class CallLimits(NamedTuple):
+    """Power limits on jobs, from calls to reduce load, for each step, shape (K,)."""
 
-    room_w: Float64Array  # that jobs may draw above the undisturbed year; inf: no call
-    end_ms: Int64Array  # of the call that a step belongs to
-    ahead_ms: Int64Array  # start of the next call that is known and needs relief, or -1
-    ahead_w: Float64Array  # least that its jobs may draw
+    room_w: Float64Array  # jobs' allowed power minus their undisturbed; inf: no call
+    end_ms: Int64Array  # end of the call that the step belongs to
+    ahead_ms: Int64Array  # start of the next announced call that needs relief, or -1
+    ahead_w: Float64Array  # lowest power that jobs may draw in a step of that call
 
 
 class Dispatched(NamedTuple):
-    """Power and work of jobs under calls."""
+    """Changes of jobs' power and work that calls cause."""
 
-    change_w: Float64Array  # mean power of jobs above the undisturbed year, shape (K,)
-    # Work of the undisturbed year in a step that is done later [GPU ms], shape (K,)
+    change_w: Float64Array  # mean power of jobs minus undisturbed, shape (K,)
+    # Undisturbed work of a step that is done later [GPU ms], shape (K,)
     delayed: Float64Array
     repeated: Float64Array  # work since the last checkpoint, lost [GPU ms], shape (K,)
     restarts: Float64Array  # time of restarts [GPU ms], shape (K,)
@@ -81,7 +89,7 @@ class Dispatched(NamedTuple):
 
 @njit()
 def undisturbed_w(jobs: DispatchedJobs, step_ms: int, n_steps: int) -> Float64Array:
-    """Return the mean power of jobs above idle in each step [W], shape (K,)."""
+    """Return the sum of jobs' mean power above idle in each step [W], shape (K,)."""
     power_w = np.zeros(n_steps)
     for j in range(jobs.start_ms.size):
         begin_ms = max(jobs.start_ms[j], 0)
@@ -96,16 +104,16 @@ def undisturbed_w(jobs: DispatchedJobs, step_ms: int, n_steps: int) -> Float64Ar
 def dispatch(
     jobs: DispatchedJobs,
     kinds: JobKinds,
-    calls: Calls,
+    calls: CallLimits,
     capacity: Int64Array,
     twin_w: Float64Array,
     step_ms: int,
     notice_ms: int,
 ) -> Dispatched:
-    """Return the dispatch of jobs under the calls of a year.
+    """Simulate the jobs of a year step by step under the limits of calls.
 
-    `capacity` are the nodes of each pool in each step, shape (P, K), and `twin_w` is
-    the power of the jobs in the undisturbed year, from `undisturbed_w`.
+    `capacity` has the nodes of each pool in each step, shape (P, K), and `twin_w` the
+    power of the jobs in the undisturbed year [W], from `undisturbed_w`.
     """
     n_steps, n_jobs = twin_w.size, jobs.start_ms.size
     change_w, (delayed, repeated, restarts) = np.zeros(n_steps), np.zeros((3, n_steps))
@@ -161,7 +169,7 @@ def dispatch(
                 if end[j] > ahead_ms and not (bends[n] and kinds.pausable[kind]):
                     ahead_w += jobs.least_w[j] if bends[n] else jobs.power_w[j]
             n += 1
-        # Starts, as nodes and the limit allow them
+        # Starts for which there are nodes and the limit has room
         limit_w = twin_w[k] + calls.room_w[k]
         most_w = limit_w + ROUNDING * (abs(limit_w) + twin_w[k])
         is_full = used < 0
@@ -213,11 +221,11 @@ def dispatch(
         plain_w = (full_w[:n] * goes[:n]).sum()
         for turn in range(4):  # jobs that end in the step end later at a cap
             if turn:
-                given = (total_w - limit_w) / max(plain_w - least_w, most_w - limit_w)
-                fraction = min(max(fraction + given, 0.0), 1.0)
+                added = (total_w - limit_w) / max(plain_w - least_w, most_w - limit_w)
+                fraction = min(max(fraction + added, 0.0), 1.0)
                 for kind in range(speeds.size):
                     speeds[kind] = np.interp(
-                        fraction, kinds.given[kind], kinds.speed[kind]
+                        fraction, kinds.saved_fraction[kind], kinds.speed[kind]
                     )
             total_w = 0.0
             for i in range(n):

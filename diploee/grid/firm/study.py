@@ -1,4 +1,4 @@
-"""Firm levels of an undisturbed year: relief, what it costs, and what replaces it."""
+"""Relief, delays and equivalent battery of each firm level in a simulated year."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from diploee.base.progress import Update
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_H, W_PER_MW
 from diploee.grid.firm.baselines import battery_mwh, settlement_errors
-from diploee.grid.firm.calls import call_sets, limits_of
-from diploee.grid.firm.dispatch import Calls, dispatch
+from diploee.grid.firm.calls import call_limits, call_sets
+from diploee.grid.firm.dispatch import CallLimits, dispatch
 from diploee.grid.firm.undisturbed import UndisturbedYear
 from diploee.power.blocks import MAX_THREADS
 
 
 @dataclass(frozen=True)
 class FirmResult:
-    """Cost of a firm level over the simulated time, with one notice and set of calls.
+    """Relief and costs of a firm level, for one seed, notice and set of calls.
 
-    Energies are at the meter. `above` is what the undisturbed year draws above the
-    level in calls, `relief` the part of it that jobs and services do not draw, `left`
-    the rest.
+    Energies are at the meter and over the simulated time. `above_mwh` is the energy
+    above the level in calls without any reaction; jobs and services avoid its part
+    `relief_mwh`, and `left_mwh` is the rest.
     """
 
     seed: int
@@ -44,17 +44,17 @@ class FirmResult:
     delayed_gpu_h: float  # work done later
     repeated_gpu_h: float  # work since the last checkpoint, done twice
     restart_gpu_h: float
-    n_jobs: int  # in pools with some that tolerate something
-    jobs_moved: int  # that end later than in the undisturbed year
-    jobs_late: int  # by more than their tolerance
+    n_jobs: int  # in pools that have tolerant jobs
+    jobs_moved: int  # jobs that end later than in the undisturbed year
+    jobs_late: int  # jobs that end later by more than their tolerance
     n_requests: float  # to services with a cap
     requests_slowed: float
     requests_rejected: float
-    rebound_mwh: float  # above the undisturbed year outside of calls
-    high_5_of_10_error_mwh: float | None  # of the relief that it would settle
+    rebound_mwh: float  # energy above the undisturbed year outside of calls
+    high_5_of_10_error_mwh: float | None  # error of relief by this baseline
     weekday_error_mwh: float | None
     dependable: tuple[float, ...]  # mean relief of each call that needs some [MW]
-    kept: tuple[float, ...]  # its fraction of what the call needs
+    kept: tuple[float, ...]  # the same over the mean power above the level
 
 
 def firm_results(
@@ -66,8 +66,8 @@ def firm_results(
     update: Update,
 ) -> Iterator[FirmResult]:
     """Yield the result of each level, set of calls and notice."""
-    groups = _alike(year, notices_ms)
-    asked = [
+    groups = _equivalent_notices(year, notices_ms)
+    cases = [
         (level_w, name, spans, group)
         for level_w in levels_w
         for name, spans in call_sets(year, peaks, level_w).items()
@@ -75,17 +75,20 @@ def firm_results(
     ]
     with ThreadPoolExecutor(min(os.cpu_count() or 1, MAX_THREADS)) as threads:
         results = threads.map(
-            lambda x: _result(year, seed, x[0], x[1], x[2], x[3][0]), asked
+            lambda x: _firm_result(year, seed, x[0], x[1], x[2], x[3][0]), cases
         )
-        for n_done, (result, each) in enumerate(zip(results, asked, strict=True), 1):
-            update(n_done / len(asked), f"{result.level_mw:,.4g} MW, {result.calls}")
+        for n_done, (result, each) in enumerate(zip(results, cases, strict=True), 1):
+            update(n_done / len(cases), f"{result.level_mw:,.4g} MW, {result.calls}")
             yield from (replace(result, notice_ms=notice_ms) for notice_ms in each[3])
 
 
-def _alike(year: UndisturbedYear, notices_ms: Sequence[int]) -> list[list[int]]:
-    """Return the notices in groups that give the same results.
+def _equivalent_notices(
+    year: UndisturbedYear, notices_ms: Sequence[int]
+) -> list[list[int]]:
+    """Return groups of notices; those of a group have the same results.
 
-    A notice matters to a checkpoint, and to jobs that can't be paused.
+    The notice matters only for the checkpoint before a pause, and for jobs that
+    tolerate caps but can't be paused.
     """
     bends = year.kinds.tier > 0
     holds = bool((bends & ~year.kinds.pausable).any())
@@ -97,7 +100,7 @@ def _alike(year: UndisturbedYear, notices_ms: Sequence[int]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _result(
+def _firm_result(
     year: UndisturbedYear,
     seed: int,
     level_w: float,
@@ -105,13 +108,13 @@ def _result(
     spans: Int64Array,
     notice_ms: int,
 ) -> FirmResult:
-    calls, services_w = limits_of(year, spans, level_w, notice_ms)
+    calls, services_w = call_limits(year, spans, level_w, notice_ms)
     called = np.isfinite(calls.room_w)
     hours = year.step_ms / MS_PER_H
     above_w = np.where(called, np.maximum(year.power_w - level_w, 0.0), 0.0)
     firm_w, gpu_h, moved, late = year.power_w - services_w, (0.0, 0.0, 0.0), 0, 0
     if year.jobs.start_ms.size and (calls.room_w < 0).any():
-        firm_w, gpu_h, moved, late = _with_jobs(year, calls, firm_w, notice_ms)
+        firm_w, gpu_h, moved, late = _dispatch_jobs(year, calls, firm_w, notice_ms)
     left_w = np.where(called, np.maximum(firm_w - level_w, 0.0), 0.0)
     rebound_w = np.where(called, 0.0, np.maximum(firm_w - year.power_w, 0.0))
     room_w = np.where(called, level_w, year.power_w.max()) - year.power_w
@@ -124,7 +127,7 @@ def _result(
         float(power_w.sum()) * hours / W_PER_MW
         for power_w in (above_w, left_w, rebound_w)
     )
-    dependable, kept = _per_call(spans, above_w, left_w)
+    dependable, kept = _relief_per_call(spans, above_w, left_w)
     high, weekday = settlement_errors(year, firm_w, spans)
     return FirmResult(
         seed=seed,
@@ -156,10 +159,14 @@ def _result(
     )
 
 
-def _with_jobs(
-    year: UndisturbedYear, calls: Calls, firm_w: Float64Array, notice_ms: int
+def _dispatch_jobs(
+    year: UndisturbedYear, calls: CallLimits, firm_w: Float64Array, notice_ms: int
 ) -> tuple[Float64Array, tuple[float, float, float], int, int]:
-    """Return power with jobs dispatched [W], GPU hours, and jobs moved and late."""
+    """Dispatch the jobs, and return the power [W], GPU hours, and counts of jobs.
+
+    GPU hours are delayed, repeated, and spent on restarts. The counts are those of
+    moved and of late jobs.
+    """
     step_ms = year.step_ms
     done = dispatch(
         year.jobs, year.kinds, calls, year.capacity, year.jobs_w, step_ms, notice_ms
@@ -177,10 +184,13 @@ def _with_jobs(
     )
 
 
-def _per_call(
+def _relief_per_call(
     spans: Int64Array, above_w: Float64Array, left_w: Float64Array
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return mean relief [MW] and its fraction of the need, of calls with a need."""
+    """Return the mean relief in each call [MW], and its fraction of the need.
+
+    The need is the mean power above the level; calls without a need are left out.
+    """
     means = [
         (above_w[first:last].mean(), left_w[first:last].mean())
         for first, last in spans.tolist()

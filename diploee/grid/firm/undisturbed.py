@@ -1,4 +1,4 @@
-"""The undisturbed year of a site: power, and the jobs and services that can wait."""
+"""Simulation of a site without calls: power, flexible jobs and flexible services."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ REQUESTS = ("incoming_rps", "unserved_rps")
 
 @dataclass(frozen=True, eq=False)
 class ServiceCaps:
-    """Effect of the caps of services in each step that they hold, shape (K,)."""
+    """Effect of capping all flexible services, in each step, shape (K,)."""
 
     relief_w: Float64Array  # at the meter
     requests: Float64Array  # that arrive at capped services in a step
@@ -46,12 +46,12 @@ class ServiceCaps:
 
 @dataclass(frozen=True, eq=False)
 class UndisturbedYear:
-    """A site's simulated time without calls, in steps."""
+    """Simulated steps of a site without calls."""
 
     wall: WallClock
     step_ms: int
     power_w: Float64Array  # mean power at the meter, shape (K,)
-    gain: Float64Array  # devices' power over that at the meter, shape (K,)
+    gain: Float64Array  # power of devices over power at the meter, shape (K,)
     jobs: DispatchedJobs
     kinds: JobKinds
     slack_ms: Float64Array  # by which each job may end later, shape (n,)
@@ -65,20 +65,21 @@ def simulate_year(
     update: Update = lambda *_: None,
     forecast: Callable[[float, int], None] | None = None,
 ) -> UndisturbedYear:
-    """Simulate a site in steps of its resolution, and keep what calls could change.
+    """Simulate a site without calls, in steps of its resolution.
 
-    `forecast` is called with the time that this takes [s], and the nodes of the pools
-    with jobs that can wait.
+    `forecast` is called with the forecast computing time [s], and the number of nodes
+    in pools that have tolerant jobs.
 
     Raises
     ------
     InputError
-        If a policy acts on running jobs, or services' caps can't be counted.
+        If a policy acts on running jobs, or the effect of capped services can't be
+        separated.
     """
     scenario, step_ms = site.scenario, site.scenario.resolution_ms
     pipeline = Pipeline.open(site.with_fresh_state())
     capped = _with_capped_services(site)
-    tolerant = _pools_that_wait(pipeline.jobs, scenario)
+    tolerant = _pools_with_tolerance(pipeline.jobs, scenario)
     pools = [list(scenario.facility.pools)[p] for p in tolerant]
     n_runs = 1 if capped is None else 2
     if forecast is not None:
@@ -101,10 +102,10 @@ def simulate_year(
 
     pipeline.jobs.sinks.append(take)
     names = _request_columns(pipeline)
-    power_w, devices_w, *requests = _series(
+    power_w, devices_w, *requests = _mean_series(
         pipeline, site, names, lambda x, text: update(x / n_runs, text)
     )
-    jobs, kinds, slack_ms = _jobs_of(
+    jobs, kinds, slack_ms = _dispatched_jobs(
         pipeline.jobs, parts, tolerant, scenario.facility, step_ms
     )
     starts_ms = np.arange(power_w.size, dtype=np.int64) * step_ms
@@ -115,7 +116,7 @@ def simulate_year(
     ]
     services = None
     if capped is not None:
-        capped_w, _, *served = _series(
+        capped_w, _, *served = _mean_series(
             capped, site, names, lambda x, text: update((1 + x) / 2, text)
         )
         n, step_s = len(names) // 2, step_ms / MS_PER_S
@@ -138,10 +139,10 @@ def simulate_year(
     )
 
 
-def _series(
+def _mean_series(
     pipeline: Pipeline, site: PreparedSite, names: Sequence[str], update: Update
 ) -> Float64Array:
-    """Return power at the meter and of devices, and more columns, shape (2 + N, K)."""
+    """Return mean power at the meter, of devices, and N named columns, (2 + N, K)."""
     windows = pipeline.windows(site.options.window_days, update)
     blocks = pipeline.blocks(windows, site.options.n_threads)
     parts = [
@@ -152,20 +153,20 @@ def _series(
 
 
 def _request_columns(pipeline: Pipeline) -> list[str]:
-    """Return the columns of requests of flexible services, arrivals before rejects."""
+    """Return the request columns of flexible services: arrivals, then rejections."""
     labels = [
         label
-        for plan, of_plan in zip(
+        for plan, plan_labels in zip(
             pipeline.plans, service_labels(pipeline.plans), strict=True
         )
-        for service, label in zip(plan.services, of_plan, strict=True)
+        for service, label in zip(plan.services, plan_labels, strict=True)
         if service.cap is not None
     ]
     return [f"{name}.{label}" for name in REQUESTS for label in labels]
 
 
 def _with_capped_services(site: PreparedSite) -> Pipeline | None:
-    """Return the site with its flexible services capped throughout, if it has any."""
+    """Return a pipeline with flexible services always capped; None without any."""
     scenario = site.scenario
     specs = scenario.request_streams.values()
     if not any(s.flexibility for spec in specs for s in spec.services.values()):
@@ -195,27 +196,26 @@ def _with_capped_services(site: PreparedSite) -> Pipeline | None:
     return replace(pipeline, services=services, model=model)
 
 
-def _pools_that_wait(jobs: JobsLoad, scenario: Scenario) -> list[int]:
-    """Return the rows of the pools with jobs that tolerate something."""
+def _pools_with_tolerance(jobs: JobsLoad, scenario: Scenario) -> list[int]:
+    """Return the indices of the pools that have tolerant jobs (tier above 0)."""
     pools, context = list(scenario.facility.pools), jobs.context
-    of_class = enumerate(jobs.streams.classes)
     return sorted(
         {
-            pools.index(scenario.streams[of.stream].pool)
-            for k, of in of_class
+            pools.index(scenario.streams[job_class.stream].pool)
+            for k, job_class in enumerate(jobs.streams.classes)
             if context.flexibility_of(k).tier
         }
     )
 
 
-def _jobs_of(
+def _dispatched_jobs(
     load: JobsLoad,
     parts: Sequence[Schedule],
     pools: Sequence[int],
     facility: Facility,
     step_ms: int,
 ) -> tuple[DispatchedJobs, JobKinds, Float64Array]:
-    """Return the jobs in the order of their starts, their kinds, and slack [ms]."""
+    """Return jobs by start, kinds by job class, and slack of each job [ms]."""
     power, context = load.context.power, load.context
     assert power is not None
     table = concat([part.jobs for part in parts] or [JobTable.empty()])
@@ -224,13 +224,15 @@ def _jobs_of(
     end_ms = np.concatenate([part.end_ms for part in parts] or empty)
     order = np.lexsort((table.submit_ms, start_ms))
     table, start_ms, end_ms = table.take(order), start_ms[order], end_ms[order]
-    of_class = [context.flexibility_of(k) for k in range(len(load.streams.classes))]
-    levels = [_tolerated_levels(flexible) for flexible in of_class]
+    flexibilities = [
+        context.flexibility_of(k) for k in range(len(load.streams.classes))
+    ]
+    levels = [_tolerated_levels(flexible) for flexible in flexibilities]
     # Power of a node of each class and profile, without a cap and at the lowest
     pairs, row = np.unique(
         np.stack([table.class_id, table.profile_id]), axis=1, return_inverse=True
     )
-    caps = [CAPS.power(f.kind, n) for f, n in zip(of_class, levels, strict=True)]
+    caps = [CAPS.power(f.kind, n) for f, n in zip(flexibilities, levels, strict=True)]
     node_w = np.array(
         [
             (
@@ -244,8 +246,10 @@ def _jobs_of(
     idle_w = np.array([node.idle_power_w for node in load.streams.nodes])
     n_gpus = np.array([node.n_gpus for node in load.streams.nodes])
     full_w, least_w = node_w[row.ravel()].T * (n_nodes * table.power_factor)
-    idle_of = idle_w[table.class_id] * n_nodes
-    slack_ms, deadline_ms = _slack(of_class, table, start_ms, end_ms, step_ms)
+    job_idle_w = idle_w[table.class_id] * n_nodes
+    slack_ms, deadline_ms = _slack_and_deadline(
+        flexibilities, table, start_ms, end_ms, step_ms
+    )
     jobs = DispatchedJobs(
         start_ms,
         end_ms,
@@ -253,62 +257,68 @@ def _jobs_of(
         np.searchsorted(pools, table.pool_id).astype(np.int64),
         table.class_id.astype(np.int64),
         n_gpus[table.class_id] * n_nodes,
-        full_w - idle_of,
-        np.minimum(least_w, full_w) - idle_of,
+        full_w - job_idle_w,
+        np.minimum(least_w, full_w) - job_idle_w,
         deadline_ms,
     )
-    return jobs, _kinds(of_class, levels), slack_ms
+    return jobs, _job_kinds(flexibilities, levels), slack_ms
 
 
 CAPS = CapLevels()
 
 
 def _tolerated_levels(flexible: ClassFlexibility) -> int:
-    """Return the lowest cap level that a class tolerates."""
+    """Return the index of the lowest cap level that a class tolerates."""
     least = 1 - TOLERATED_LOSS[flexible.tier]
     return max(k for k in range(len(CAPS)) if CAPS.speed(flexible.kind, k) >= least)
 
 
-def _kinds(of_class: Sequence[ClassFlexibility], levels: Sequence[int]) -> JobKinds:
-    given, speed = np.ones((2, len(of_class), len(CAPS)))
-    for k, (flexible, lowest) in enumerate(zip(of_class, levels, strict=True)):
+def _job_kinds(
+    flexibilities: Sequence[ClassFlexibility], levels: Sequence[int]
+) -> JobKinds:
+    saved_fraction, speed = np.ones((2, len(flexibilities), len(CAPS)))
+    for k, (flexible, lowest) in enumerate(zip(flexibilities, levels, strict=True)):
         steps = [min(n, lowest) for n in range(len(CAPS))]
         speed[k] = [CAPS.speed(flexible.kind, n) for n in steps]
         saved = 1 - np.array([CAPS.power(flexible.kind, n) for n in steps])
-        given[k] = saved / saved[-1] if saved[-1] else np.linspace(0, 1, saved.size)
+        saved_fraction[k] = (
+            saved / saved[-1] if saved[-1] else np.linspace(0, 1, saved.size)
+        )
     columns = [
         (f.tier, f.pausable, f.checkpoint_every_ms, f.stop_ms, f.restart_ms)
-        for f in of_class
+        for f in flexibilities
     ]
     facts: Int64Array = np.array(columns, dtype=np.int64).reshape(-1, 5).T
     tier, pausable, checkpoint_ms, stop_ms, restart_ms = facts
     return JobKinds(
-        tier, pausable > 0, checkpoint_ms, stop_ms, restart_ms, given, speed
+        tier, pausable > 0, checkpoint_ms, stop_ms, restart_ms, saved_fraction, speed
     )
 
 
-def _slack(
-    of_class: Sequence[ClassFlexibility],
+def _slack_and_deadline(
+    flexibilities: Sequence[ClassFlexibility],
     table: JobTable,
     start_ms: Int64Array,
     end_ms: Int64Array,
     step_ms: int,
 ) -> tuple[Float64Array, Int64Array]:
-    """Return by how much each job may end later [ms], and its deadline [ms].
+    """Return the delay that each job tolerates, and its deadline [ms].
 
-    A step at least, which is what a dispatch resolves. ASSUMPTION: a class without
-    `slack` and `deadline` tolerates the time that its tier's loss of throughput adds
-    to a job.
+    A delay of one step, the resolution of the dispatch, is always tolerated.
+    ASSUMPTION: a class without `slack` and `deadline` tolerates the delay that its
+    tier's loss of throughput would cause over the whole job.
     """
-    slack = np.array([np.nan if f.slack is None else f.slack for f in of_class])
-    dates = [NEVER_MS if f.deadline_ms is None else f.deadline_ms for f in of_class]
-    lost = np.array([TOLERATED_LOSS[f.tier] for f in of_class])[table.class_id]
+    slack = np.array([np.nan if f.slack is None else f.slack for f in flexibilities])
+    dates = [
+        NEVER_MS if f.deadline_ms is None else f.deadline_ms for f in flexibilities
+    ]
+    lost = np.array([TOLERATED_LOSS[f.tier] for f in flexibilities])[table.class_id]
     times = 1 + slack[table.class_id]
     due_ms = table.submit_ms + np.nan_to_num(times * table.duration_ms)
     deadline_ms = np.array(dates, dtype=np.int64)[table.class_id]
     is_dated = deadline_ms < NEVER_MS
     deadline_ms = np.where(is_dated | np.isnan(times), deadline_ms, np.rint(due_ms))
-    # One that is late without calls is not made late by them
+    # A job that misses its deadline even without calls tolerates any delay
     spare_ms = np.where(end_ms <= deadline_ms, deadline_ms - end_ms, np.inf)
     is_due = deadline_ms < NEVER_MS
     spare_ms = np.where(is_due, spare_ms, lost / (1 - lost) * (end_ms - start_ms))

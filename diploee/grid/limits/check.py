@@ -80,7 +80,7 @@ class Need(StrEnum):
 
     FINER = "finer"  # a finer step
     LONGER = "longer"  # a whole year
-    OTHER = "other"  # what the reason names
+    OTHER = "other"  # the reason names the change
 
 
 _HINTS = {Need.FINER: FINER, Need.LONGER: LONGER, Need.OTHER: ""}
@@ -92,10 +92,10 @@ class NotAssessable(Exception):  # a result, no error  # noqa: N818
     Parameters
     ----------
     reason : str
-        Reason in words.
+        Text of the reason.
     need : Need
-        Change that makes the quantity assessable: a finer step, a whole year, or the
-        remedy that the reason names.
+        Change that makes the quantity assessable: a finer step, a whole year, or
+        another one that the reason names.
     """
 
     def __init__(self, reason: str = "", need: Need = Need.OTHER) -> None:
@@ -104,11 +104,11 @@ class NotAssessable(Exception):  # a result, no error  # noqa: N818
 
 
 class NotModelled(NotAssessable):
-    """Reason for which no run of this kind of model can show a limited quantity."""
+    """Reason why diploee's model cannot show a limited quantity in any run."""
 
 
 class Caveats(NamedTuple):
-    """Restrictions on a check's result: of the run (`note`), of any run (`scope`)."""
+    """Restrictions on a check's result: `note` for this run, `scope` for any run."""
 
     note: str = ""
     scope: str = ""
@@ -159,20 +159,21 @@ class SeriesContext(Brief):
     iteration_s: float = np.inf  # shortest iteration of a synchronous job
 
     def require_window(self, span_ms: int, n_least: int = 1) -> None:
-        """Raise `NotAssessable` if the series has fewer than `n_least` such windows."""
+        """Raise `NotAssessable` unless a window has `n_least` or more whole steps."""
         if reason := self.clock.window_problem(span_ms, n_least):
             raise NotAssessable(reason, Need.FINER)
 
     def require_alignment(self, interval_ms: int) -> None:
-        """Raise `NotAssessable` if means over this clock interval cannot be formed."""
+        """Raise `NotAssessable` if the steps don't fit into clock intervals."""
         if reason := self.clock.alignment_problem(interval_ms):
             raise NotAssessable(reason, Need.FINER)
 
     def step_caveats(self, span_ms: int, between_points: bool = False) -> Caveats:
         """Return the caveats of changes within a time span [ms].
 
-        `between_points`: the change is a difference of two single means of the run.
-        ASSUMPTION: 60 points per iteration of a synchronous job show its edges.
+        `between_points` is True if the change is the difference of two values of the
+        series. ASSUMPTION: 60 values per iteration of a synchronous job show the edges
+        of its power.
         """
         clock, support = self.clock, self.support
         note = scope = ""
@@ -206,7 +207,8 @@ class SeriesContext(Brief):
     def mean_scope(self, span_ms: int) -> str:
         """Return the scope note of a mean over `span_ms`, empty if the mean is exact.
 
-        A source of power may be interpolated between samples that lie further apart.
+        The mean is not exact if the run interpolates a source's power between samples
+        that are further apart than `span_ms`.
         """
         support = self.support
         is_whole = not support.is_interpolated(2 * span_ms / MS_PER_S)
@@ -215,8 +217,8 @@ class SeriesContext(Brief):
     def visible_band(self, band: Band) -> tuple[float, Caveats]:
         """Return the highest resolved frequency of a band [Hz], with the caveats.
 
-        The note concerns the run's step. The scope concerns all runs: the bandwidth of
-        the profiles' meters and the finest step, 0.1 s.
+        The note is on the run's step. The scope is on the bandwidth of the profiles'
+        meters and the finest step of any run, 0.1 s.
         """
         support, step_s, text = self.support, self.clock.step_s, ""
         if support.aliasing_reason:
@@ -288,7 +290,7 @@ class PowerBound(Model):
         return f"lesser of {' and '.join(given)}" if len(given) > 1 else given[0]
 
     def resolve(self, context: SeriesContext) -> tuple[float, str]:
-        """Return the limit [MW], and the reference of its percentages as text."""
+        """Return the limit [MW], and text on the base of its percentages."""
         limits_mw, references = [] if self.mw is None else [self.mw], []
         no_peak = NotAssessable("the run has no peak above 0 MW; run a site with load")
         parts = (
@@ -357,7 +359,7 @@ class Check(Brief):
         self.exceedance = Exceedance(self.sign * self.limit, self.stride_ms)
 
     def add(self, chunk: Chunk) -> None:
-        """Compare the values that end in the new part of a chunk with the limit."""
+        """Compare with the limit all windows that end in the new part of a chunk."""
         with naming_errors(self.spec):
             if self.measure is not None:
                 self.measure.add(chunk)
@@ -365,7 +367,7 @@ class Check(Brief):
             self._add(result and result._replace(values=result.values / self.per_unit))
 
     def result(self) -> Exceedance:
-        """Return the exceedances of the limit, the last windows included."""
+        """Return the exceedances of the limit, including those of the last windows."""
         with naming_errors(self.spec):
             self._add(self.at_end())
         self.at_end = lambda: None
@@ -402,12 +404,12 @@ class LimitSpec(Model):
 
     @property
     @abstractmethod
-    def what(self) -> str:
-        """Text of the limited quantity."""
+    def quantity(self) -> str:
+        """Limited quantity, as text."""
 
     @property
     def evidence_text(self) -> str:
-        """Text of the limit's evidence: its mark, and the note."""
+        """Evidence mark and note of the limit, as text."""
         return "; ".join(
             filter(None, (MARKS[self.mark] if self.mark else "", self.note))
         )
@@ -424,9 +426,9 @@ class LimitSpec(Model):
     def changes_mw(self) -> Iterator[tuple[str, PowerBound, float, float]]:
         """Yield the largest changes of power that the limit allows; none by default.
 
-        Each is (direction, bound, factor, time [ms]). The change is the bound times the
-        factor. A load with a smaller range keeps the limit at any speed, and so does a
-        load that takes the time for each change.
+        Each is (direction, bound, factor, time [ms]). The allowed change is the bound
+        times the factor. A load meets the limit if its whole range is smaller than
+        this change, or if it takes at least the time for each such change.
         """
         yield from ()
 
@@ -441,9 +443,9 @@ class LimitSpec(Model):
     def whole_load_check(self, context: SeriesContext) -> Check | None:
         """Return a check on the power itself if the whole load is below the limit.
 
-        A load between zero and its maximum never changes by more than the maximum, at
-        any bandwidth. ASSUMPTION (judgement): the load never exceeds the larger of the
-        run's peak and the rated power.
+        A load between zero and its maximum never changes by more than this maximum.
+        ASSUMPTION (judgement): the load never exceeds the larger of the run's peak and
+        the rated power.
         """
         try:
             sizes = [
@@ -456,7 +458,7 @@ class LimitSpec(Model):
         if context.exports or not sizes or min(sizes) < most_mw:
             return None
 
-        text = f"{self.what}: the whole load, at most {most_mw:.4g} MW, is below it"
+        text = f"{self.quantity}: the whole load, at most {most_mw:.4g} MW, is below it"
         return power_check(text, min(sizes), context)
 
     @abstractmethod
@@ -476,7 +478,7 @@ def naming_errors(spec: LimitSpec | None) -> AbstractContextManager[None]:
 def power_check(
     text: str, limit_mw: float, context: SeriesContext, event: Key | None = None
 ) -> Check:
-    """Return a check on the power itself: the means over the run's steps."""
+    """Return a check on the power, as means over the run's steps."""
     step_ms = context.clock.step_ms
     return Check(
         text,
@@ -497,7 +499,7 @@ MAX_OF_RATED = 3.0
 
 
 def unit_question(limit_mw: float, context: SeriesContext) -> str:
-    """Return a question if a limit may be in kW instead of MW, else an empty text."""
+    """Return a question to the user if a limit may be in kW, else an empty text."""
     ratio = limit_mw / context.rated_mw if context.rated_mw else 0.0
     rated = (
         f"{format_short(limit_mw)} MW is {format_short(ratio)} times the rated "
@@ -522,19 +524,19 @@ def check_of_run(
     Parameters
     ----------
     text : str
-        The limited quantity, in words.
+        The limited quantity, as text.
     limit : float
-        Largest allowed value; with ``least=True`` the smallest.
+        Largest allowed value, or the smallest one with ``least=True``.
     unit : str
         Unit of the limit and of the value.
     context : SeriesContext
         The series to be checked.
     measure : Measure
-        Receives the series.
+        Measure that receives the series.
     value : callable
-        Returns the value at the end of the run; None if there is none.
+        Function that returns the measured value at the end of the run, or None.
     span_ms : int
-        Window that the value describes [ms]; 0 = the whole run.
+        Length of the time window to which the value refers [ms]; 0 is the whole run.
     **options : object
         Fields of `Check`.
     """

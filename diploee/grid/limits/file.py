@@ -138,7 +138,8 @@ def load_limits(name_or_path: Limits | Mapping[str, Any] | Path | str) -> Limits
     Raises
     ------
     ScenarioError
-        With one line for each problem: file, line, key, required and present value.
+        If the file is invalid. The text has a line for each problem: file, line, key,
+        required value and value found.
     """
     if isinstance(name_or_path, Limits):
         return name_or_path
@@ -152,6 +153,6 @@ def load_limits(name_or_path: Limits | Mapping[str, Any] | Path | str) -> Limits
 
 
 def load_scenario_limits(scenario: Scenario) -> list[Limits]:
-    """Return the limits that a scenario names: files beside it, or presets."""
+    """Return the limits named by a scenario: presets, or files next to its own file."""
     paths = ((name, scenario.folder / name) for name in scenario.limits)
     return [load_limits(path if path.exists() else name) for name, path in paths]

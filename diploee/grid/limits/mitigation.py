@@ -1,18 +1,19 @@
-"""Sizing of the smallest battery with which a run keeps its limits.
+"""Sizing of the smallest battery with which a run meets its limits.
 
-Candidate controls form a ladder, from fast to slow. Its first rungs let the supply lag
-the load, by up to a minute. The later rungs also limit the ramps of the supply, with
-one rate for rises and falls, so that the state of charge stays near its reference. The
-ladder depends on the load alone. A rung is left out if a slower rung has a smaller sum
-of power [MW] and energy [MWh].
+The candidates are battery controls, ordered from fast to slow. With the faster ones the
+supply follows the load with a lag of up to a minute. The slower ones also limit the
+supply's ramps, with the same rate for rises and falls, so that the state of charge
+stays near its reference. The candidates depend on the load alone, not on the limits. A
+candidate is left out if a slower one has a smaller sum of power [MW] and energy [MWh].
 
-The result is the fastest rung that meets all limits on ramps, swings, changes, bands
-and lines. Its battery has the largest power and energy of this rung and all faster
-ones. A tighter or further limit therefore never gives a smaller battery. Limits on
-power, demand and reactive power do not size the battery, but the report checks them as
-well.
+The result is the fastest candidate that meets all limits on ramps, swings, changes,
+frequency bands and spectral lines. Its battery has the largest power and the largest
+energy of this candidate and all faster ones, so tightening or adding a limit never
+gives a smaller battery. Limits on power, demand and reactive power do not affect the
+size, but the report checks them too.
 
-The result is an entry of `facility.stages`, and its digits are those that were checked.
+The battery is an entry of `facility.stages` with rounded values; the limits were
+checked with these.
 
 See also: docs/batteries.md
 """
@@ -107,7 +108,7 @@ ENDLESS_STORE = PLAIN_BATTERY.store()._replace(
 
 @dataclass(frozen=True)
 class Mitigation(Brief):
-    """Smallest battery that keeps a run within limits, and its effects on the run."""
+    """Smallest battery with which a run meets its limits, and its effects."""
 
     # Entry of `facility.stages` with which the run meets its limits; None if none is
     # needed
@@ -129,7 +130,7 @@ class Mitigation(Brief):
 
     @property
     def usable_mwh(self) -> float:
-        """Energy between the minimum and maximum state of charge [MWh]."""
+        """Usable energy: that between minimum and maximum state of charge [MWh]."""
         return 0.0 if self.stage is None else _usable_mwh(self.stage)
 
     @property
@@ -196,7 +197,7 @@ class Mitigation(Brief):
                 )
 
     def worse(self) -> list[str]:
-        """Return texts on statistics and limits that are worse with the battery."""
+        """Return texts on the statistics and limits that the battery makes worse."""
         larger = [
             (
                 f"{name} "
@@ -355,10 +356,10 @@ def load_statistics(
 
 
 def sizing_steps_ms(limits: Limits, scenario: Scenario) -> tuple[int, int]:
-    """Return the longest step for sizing a battery, and for showing all limits [ms].
+    """Return the longest steps for sizing a battery, and for showing all limits [ms].
 
-    The first is short enough to show a synchronous job's iterations; on longer steps
-    the battery would not smooth them.
+    The step for sizing shows a synchronous job's iterations; with longer steps the
+    battery would not be sized to smooth them.
     """
     shows_all_ms = scenario.resolution_ms
     if sized_for := _sizing_limits(limits):
@@ -444,7 +445,8 @@ class _Sizing:
     def ladder(self) -> list[BatterySpec]:
         """Return the candidate controls, each slower than the one before.
 
-        Lags start at a single step of 0.1 s, or at ten steps if these are longer.
+        The shortest lag is 0.1 s, or ten steps of the run if its steps are longer than
+        0.1 s.
         """
         is_finest = self.dt_s * MS_PER_S <= PROFILE_STEP_MS
         first_s = min(self.dt_s if is_finest else STEPS_OF_TIME * self.dt_s, MEAN_S)
@@ -471,10 +473,10 @@ class _Sizing:
     def smallest_stage(self) -> BatterySpec | None:
         """Return the battery with the fastest control that meets the limits, or None.
 
-        None means that the limits are met without a battery. The rung is found by
-        bisection, then by steps to slower rungs. Even if some slower rungs fail, a
-        tighter limit never ends at a faster rung, since the midpoints depend on the
-        ladder alone.
+        None means that the limits are met without a battery. The control is found by
+        bisection, then by single steps to slower ones. The points of the bisection do
+        not depend on the limits, so a tighter limit never gives a faster control, even
+        if some of the slower ones fail.
         """
         if self._is_kept:
             return None

@@ -1,9 +1,10 @@
 """Checks of a run against limits, and their report: `check_limits`, `LimitReport`.
 
-Each limit is met, not met or inconclusive. A limit is not met if a value exceeds it,
-even if the run shows a part of the limit alone. It is met if the run shows all that
-this kind of model covers; the report names what the model does not cover. Otherwise it
-is inconclusive. `LimitWatch` checks limits during a run, at the step that they need.
+Each limit is met, not met or inconclusive. A limit is not met if a value exceeds it.
+If no value exceeds it, the limit is met, unless the run shows less than the model could
+show (for example because of long steps): then it is inconclusive. The report also lists
+effects that the model leaves out. `LimitWatch` checks limits during a run, with steps
+as short as the limits need.
 
 See also: docs/LIMITS.md
 """
@@ -68,7 +69,7 @@ YEAR_MS = 365 * MS_PER_DAY
 
 
 class UncheckedLimit(NamedTuple):
-    """Limit that could not be checked, with the reason."""
+    """Limit that could not be checked, with the reason for this."""
 
     key: str
     text: str
@@ -78,7 +79,7 @@ class UncheckedLimit(NamedTuple):
 
 @dataclass(frozen=True)
 class WorstEvent:
-    """Time interval in which a series exceeds a limit, one of the worst."""
+    """One of the worst time intervals in which a series exceeds a limit."""
 
     # First value beyond the limit, end of the last, and time of the worst one
     # (ISO 8601)
@@ -114,19 +115,19 @@ class LimitResult(Brief):
 
     @property
     def verdict(self) -> Verdict:
-        """Verdict: not met with a violation, inconclusive with a note, else met."""
+        """Verdict: not met if violated, inconclusive if it has a note, else met."""
         return "not met" if self.violations else "inconclusive" if self.note else "met"
 
     @property
     def use_ratio(self) -> float:
-        """Ratio of the worst value to the limit [1]; inverse for a least value."""
+        """Ratio of the worst value to the limit [1], inverted for a lower limit."""
         part, whole = (
             (self.limit, self.value) if self.least else (self.value, self.limit)
         )
         return part / whole if whole > sys.float_info.min else math.nan
 
     def margin_text(self) -> str:
-        """Return the limited quantity, its worst and its allowed value, as text."""
+        """Return text: the limited quantity, its worst value and its allowed value."""
         name, relation = (
             self.text.partition(" (")[0],
             ", at least" if self.least else " of",
@@ -135,7 +136,7 @@ class LimitResult(Brief):
         return f"{name}: {values} {self.unit}".rstrip()
 
     def cells(self, step_ms: int) -> dict[str, str]:
-        """Return the result's table cells by column, its time rounded to the step."""
+        """Return the result's table cells by column; times are rounded to the step."""
         worst, violations = (
             f"{format_short(self.value)} {self.unit}",
             f"{self.violations:,}",
@@ -176,9 +177,10 @@ class LimitReport(Brief):
         return tuple(result for result in self.results if result.violations)
 
     def with_other_end(self, other: LimitReport, where: str) -> LimitReport:
-        """Return the report with another report's verdicts in the results' `ends`.
+        """Return this report with the verdicts of a variant of the run added.
 
-        The other report is on a variant of the run, which `where` describes.
+        `other` is the report on the variant, `where` its description; the results'
+        field `ends` has the verdicts.
         """
         by_key = {(result.key, result.number): result for result in other.results}
         unchecked = {
@@ -200,7 +202,7 @@ class LimitReport(Brief):
     def with_results_of(
         self, other: LimitReport, keys: Mapping[str, str]
     ) -> LimitReport:
-        """Return the report with results of another report in place of its own.
+        """Return this report with some results replaced by those of another report.
 
         `keys` maps keys of the other report to keys of this one.
         """
@@ -236,7 +238,7 @@ class LimitReport(Brief):
 
     @property
     def verdict(self) -> Verdict:
-        """Worst verdict; "met" counts as inconclusive for less than a year."""
+        """Worst verdict; in less than a year, "met" counts as inconclusive."""
         return (
             "inconclusive"
             if self.span_verdict == "met" and self.is_shorter_than_year
@@ -244,7 +246,7 @@ class LimitReport(Brief):
         )
 
     def rank(self) -> int:
-        """Return the sort position of the report: violated limits first."""
+        """Return a sort key of the report; reports with violated limits come first."""
         return -VERDICTS.index(self.verdict)
 
     @property
@@ -295,7 +297,7 @@ class LimitReport(Brief):
         return ", ".join(f"{n} {word}" for word, n in counted.items() if n)
 
     def margin_text(self) -> str:
-        """Return the worst and the allowed value of the deciding limit, as text."""
+        """Return text: worst and allowed value of the limit that decides."""
         deciding = [
             result for result in self.results if result.verdict == self.span_verdict
         ]
@@ -349,7 +351,7 @@ class LimitReport(Brief):
 def limits_section(reports: Sequence[tuple[LimitReport, str]]) -> Section:
     """Return a section with a table for each report, the worst report first.
 
-    `reports` are pairs of a report and a label; the label shows if labels differ.
+    `reports` are pairs of a report and a label. Labels are shown unless all are equal.
     """
     many = len({label for _, label in reports}) > 1
     notes_by_report = [
@@ -394,7 +396,10 @@ def _join_texts(*texts: str) -> str:
 
 
 class Supply(NamedTuple):
-    """Power [W] in place of a run's own, such as after a battery; peak, rating [MW]."""
+    """Power to check instead of a run's own, such as that after a battery [W].
+
+    Its peak and rated power are in MW.
+    """
 
     power_w: Float64Array
     peak_mw: float | None
@@ -415,9 +420,8 @@ def get_reports(
 def get_report(run: RunFolder, limits: Limits) -> LimitReport:
     """Return the report on a run's limits.
 
-    Limits that were checked during the run keep the results from then, at the run's
-    simulation step, each entry of the file separately. Other limits are checked on the
-    stored power.
+    Limits that were checked during the run keep these results, which are on the run's
+    simulation step. Other entries of the limits file are checked on the stored power.
     """
     requested = limits.model_dump(mode="json", exclude_defaults=True)
     models = [entry["limits"] for entry in run.checked_limits]
@@ -448,9 +452,9 @@ def check_limits(
 ) -> LimitReport:
     """Check a run's stored facility power against limits.
 
-    The power is read in blocks. Ramps, swings and bands leave out the warm-up of a run
-    that started empty. Values are float32, as stored: a limit within 1e-7 of the power
-    may be met or not.
+    Checks of ramps, swings and frequency bands leave out the warm-up of a run that
+    starts with empty nodes. Values are stored as float32, so the result is undefined if
+    the power differs from a limit by less than 1e-7 of it.
 
     Parameters
     ----------
@@ -491,7 +495,7 @@ def check_limits(
 
 
 def reactive_columns(limits: Limits, columns: Collection[str]) -> list[str]:
-    """Return the reactive power column that the limits need, as a list of 0 or 1."""
+    """Return a list with the reactive power column if a limit needs it, or empty."""
     needs_reactive = any(spec.needs_reactive for _, spec in limits.each())
     return [name for name in REACTIVE_COLUMNS if needs_reactive and name in columns][:1]
 
@@ -528,7 +532,7 @@ class CheckedSeries:
                     source = f" ({spec.evidence_text})" if spec.evidence_text else ""
                     need = why.need if why else Need.OTHER
                     left_out = UncheckedLimit(
-                        key, spec.what, f"{why or ''}{source}", need
+                        key, spec.quantity, f"{why or ''}{source}", need
                     )
                     self._unchecked.append((left_out, isinstance(why, NotModelled)))
             for number, check in enumerate(result):
@@ -568,7 +572,7 @@ class CheckedSeries:
     def make_report(
         self, metrics: Mapping[str, Any], boundary: str, transient_ms: int
     ) -> LimitReport:
-        """Return the report, with causes from the run's metrics."""
+        """Return the report; causes of events are taken from the run's metrics."""
         filling = f", without the first {transient_ms / MS_PER_H:.3g} h of filling up"
         causes = {
             (key, time): cause_text(cause) for key, time, cause in read_causes(metrics)
@@ -618,7 +622,7 @@ def bandwidth_note(metrics: Mapping[str, Any]) -> Iterator[str]:
 def get_checks(
     spec: LimitSpec, context: SeriesContext
 ) -> tuple[list[Check], NotAssessable | None]:
-    """Return the checks of a limit that a series allows, or the reason for none."""
+    """Return the checks of a limit on a series, or no checks and the reason."""
     try:
         result = list(spec.checks(context))
     except NotAssessable as reason:
@@ -629,7 +633,7 @@ def get_checks(
 def run_context(
     run: RunFolder, has_reactive: bool = False, supply: Supply | None = None
 ) -> SeriesContext:
-    """Return the context of a run's series, or of a supply in its place."""
+    """Return the context of a run's series, or that of `supply` if specified."""
     scenario, grid = run.scenario, run.metrics.get("grid") or {}
     interpolated_s = (grid.get("bandwidth") or {}).get("interpolated_s", 0.0)
     if supply is None:
@@ -660,7 +664,7 @@ def series_context(
 ) -> SeriesContext:
     """Return the context of a scenario's series at a step.
 
-    `rated` and `peak_mw` are in MW; `exports` is True if the power becomes negative.
+    `rated` and `peak_mw` are in MW. `exports` is True if power is negative at times.
     """
     contract, base = _contract(scenario.facility), (0.0, "")
     if contract is not None:
@@ -752,7 +756,7 @@ def _limit_result(
 
 
 def _duration_text(duration_s: float) -> str:
-    """Return a duration as text, in the largest unit of which it has at least two."""
+    """Return a duration as text, in the largest unit that gives at least 2."""
     for unit, length_s in (("d", S_PER_DAY), ("h", S_PER_H), ("min", S_PER_MIN)):
         if duration_s >= 2 * length_s:
             return f"{duration_s / length_s:,.4g} {unit}"

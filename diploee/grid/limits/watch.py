@@ -1,4 +1,4 @@
-"""Checks of limits during a run, and the step that the limits need."""
+"""Checks of limits during a run, and the longest step that the limits allow."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _UNLIMITED_SUPPORT = Support(np.inf, np.inf, 0.0, 0.0, np.inf)
 
 
 def needed_step_ms(limits: Limits, scenario: Scenario) -> int:
-    """Return the longest step [ms] that shows as much of the limits as 0.1 s.
+    """Return the longest step [ms] that shows as much of the limits as 0.1 s does.
 
     The bandwidth of the profiles' meters is not considered.
     """
@@ -70,9 +70,9 @@ def needed_step_ms(limits: Limits, scenario: Scenario) -> int:
 def _check_outcomes(
     spec: LimitSpec, context: SeriesContext
 ) -> list[tuple[bool, bool]] | Need:
-    """Return, per check of a limit, True for a note and True for a coarse step.
+    """Return for each check of a limit if it has a note and if its step is coarse.
 
-    If the limit cannot be checked, the result is the change that the run needs.
+    If the limit cannot be checked, return the change to the run that it needs.
     """
     checks, why = get_checks(spec, context)
     if why is not None:
@@ -171,8 +171,7 @@ class LimitWatch(CheckedSeries):
     def report(self, metrics: Mapping[str, Any]) -> LimitReport:
         """Return the report on the limits, with causes from the run's metrics.
 
-        The peak is known at the end of a run. A load that is wholly below a limit keeps
-        it.
+        As the peak is known now, a limit that the whole load never reaches is met.
         """
         peak_mw = self._most_w / W_PER_MW
         context = replace(self._context, peak_mw=peak_mw, exports=self._least_w < 0)
@@ -209,7 +208,8 @@ LOWER_END = "at the lower end of a large job's lag_s and edge_s"
 def lower_end(scenario: Scenario) -> Scenario | None:
     """Return the scenario with the smallest swings of large jobs; None if unchanged.
 
-    Parameters of synchronous jobs have a range; its other end has the largest swings.
+    Uncertain parameters of synchronous jobs have a range. A run uses the end of the
+    range with the largest swings; this scenario uses the other end.
     """
     streams = dict(scenario.streams)
     for name, stream in scenario.streams.items():
@@ -231,8 +231,8 @@ def lower_end(scenario: Scenario) -> Scenario | None:
 class WatchedLimits(Watch):
     """Limits files that a run checks while it is simulated.
 
-    If large jobs have a range of swings, the variant with the smallest is checked as
-    well.
+    If parameters of large jobs have a range, the variant with the smallest swings is
+    checked too.
     """
 
     models: Sequence[Limits]
@@ -252,9 +252,10 @@ class WatchedLimits(Watch):
         peak_mw: Callable[[], float],
         tell: Callable[[str], None],
     ) -> list[LimitWatch]:
-        """Return a sink for each limits file, with the sink of its lower end attached.
+        """Return a sink for each limits file.
 
-        The peak of a whole year is simulated first if a limit depends on it.
+        A sink has a second one for the variant with the smallest swings. If a limit
+        depends on the peak of a whole year, this is simulated first.
         """
         is_peak_needed = any(
             needs_peak(each, pipeline.scenario) for each in self.models

@@ -1,7 +1,7 @@
 """Importers of job logs of real systems, one module per format, with common rules.
 
-The module of a format maps columns to a `RawLog`, `read` detects the format, and
-`rules` selects the rows that are jobs. ``JOB_LOG_FORMATS.register`` adds a format.
+A format's module maps columns to a `RawLog`, `read` detects the format of a file, and
+`rules` turns rows into jobs. ``JOB_LOG_FORMATS.register`` adds a format.
 """
 
 from diploee.importers.job_logs.read import JOB_LOG_FORMATS as JOB_LOG_FORMATS

@@ -1,8 +1,8 @@
 """Importer of AcmeTrace: job traces of Seren, Kalos, and Helios (same columns).
 
 - Each timestamp has an offset: ``+08:00`` for Seren, ``+00:00`` for Kalos. Both
-  clusters are in China: with `utc_offset` ``+08:00``, Kalos' hours are local hours;
-  its UTC times are correct without this option.
+  clusters are in China. The option `utc_offset` ``+08:00`` converts Kalos' times to
+  local hours; without it, they are correct UTC times.
 - The run time is end minus start. The column `duration` is not used, because it
   includes the waiting time for Kalos.
 - Nodes and GPUs are as logged; the job type is `type`, such as ``Pretrain``.
@@ -23,9 +23,9 @@ from diploee.importers.job_logs.raw_log import (
     read_job_columns,
     timestamps_ms,
 )
-from diploee.importers.registry import has_columns
-from diploee.importers.text.tables import read_header
-from diploee.importers.text.text import TextLines
+from diploee.importers.registry import detects_columns
+from diploee.importers.text.delimited_tables import read_header
+from diploee.importers.text.text_lines import TextLines
 
 COLUMNS = {
     **{"id": "job_id", "nodes": "node_num", "gpus": "gpu_num", "state": "state"},
@@ -46,6 +46,6 @@ def read(text: TextLines, options: JobLogOptions) -> RawLog:
 FORMAT = JobLogFormat(
     "acme",
     "AcmeTrace job trace",
-    has_columns("node_num", "gpu_num", "submit_time"),
+    detects_columns("node_num", "gpu_num", "submit_time"),
     read,
 )

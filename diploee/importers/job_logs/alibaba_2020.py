@@ -1,16 +1,16 @@
 """Importer of Alibaba 2020 (PAI): `pai_task_table`, with or without a header.
 
-- A job is all tasks of one `job_name`, such as parameter servers and workers, which run
-  simultaneously. It runs from the first start to the last end, on the GPUs of all
-  tasks, and failed if any task failed. Its type is the task with the most GPUs, such
-  as ``worker``.
-- `plan_gpu` is the GPUs of one instance in percent: 50 is half a GPU. A missing value
-  means no GPU, and a missing number of instances means 1.
+- All tasks of one `job_name`, such as parameter servers and workers, run at the same
+  time and are one job. The job lasts from the first start to the last end, on the GPUs
+  of all tasks. It failed if any task failed. Its type is the name of the task with the
+  most GPUs, such as ``worker``.
+- `plan_gpu` is the number of GPUs of one instance in percent: 50 is half a GPU. A
+  missing value means no GPU, and a missing number of instances means 1.
 - The table has start times but no submission times, so the start is also used as the
   submission (see `rules`).
-- Times are seconds, shifted by an unknown number of whole weeks: read as Unix time at
-  ``+08:00``, they have the true time of day and day of the week, but fictitious dates
-  [1]_.
+- Times are in seconds. If they are read as Unix time in the zone ``+08:00``, time of
+  day and day of the week are true, but dates are fictitious: they are shifted by an
+  unknown number of whole weeks [1]_.
 - There are no node counts: `gpus_per_node` is required.
 
 References
@@ -39,15 +39,15 @@ from diploee.importers.job_logs.raw_log import (
     state_ids,
     times_ms,
 )
-from diploee.importers.text.tables import (
+from diploee.importers.text.delimited_tables import (
     REPEATED_HEADER,
     TRUNCATED,
     HeaderTable,
     header_fields,
     read_header,
 )
-from diploee.importers.text.text import TextLines
-from diploee.importers.text.values import ids, labels, numbers
+from diploee.importers.text.numbers_and_labels import ids, labels, numbers
+from diploee.importers.text.text_lines import TextLines
 from diploee.loads.jobs.job_log import MISSING_MS, STATES
 
 NAMES = (

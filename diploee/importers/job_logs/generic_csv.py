@@ -12,15 +12,15 @@ Times are ISO 8601 timestamps or numbers. With `time_format`, ``unix-s`` and
 and anything else is a format of ``strptime``. Otherwise the unit of numbers is
 `time_unit`, the unit in the column's name, or, since 1970, inferred from their size.
 
-Durations are numbers or texts such as ``1-02:03:04``. Their unit is `duration_unit`,
-the unit in the column's name (``run_ms``), the unit that agrees with start (or
-submission) and end, or seconds. If seconds are implausible, or milliseconds as
-plausible, the unit must be specified.
+Durations are numbers or texts such as ``1-02:03:04``. Their unit is the first that is
+known of: `duration_unit`, the unit in the column's name (``run_ms``), the unit that
+agrees with start (or submission) and end, seconds. If seconds are implausible, or
+milliseconds equally plausible, the user must specify the unit.
 
-If the table has both durations and ends, the mapped column is used; if both are mapped,
-the duration. Without a column of states, the end state of all jobs is unknown. Rows are
-dropped as repeated only by an id column that the user maps, because in other columns a
-repeated id may be the next task of an array.
+If the table has both durations and ends, the column that the user maps is used, and the
+duration if the user maps both. Without a column of states, the end state of all jobs is
+unknown. Rows with a repeated id are dropped only if the user maps the id column,
+because otherwise a repeated id may be the next task of an array.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ from diploee.importers.job_logs.raw_log import (
     read_job_columns,
     timestamps_ms,
 )
-from diploee.importers.text.tables import (
+from diploee.importers.text.delimited_tables import (
     DELIMITERS,
     HeaderTable,
     ReadTable,
     header_fields,
     read_header,
 )
-from diploee.importers.text.text import TextLines
+from diploee.importers.text.numbers_and_labels import numbers, value_text
+from diploee.importers.text.text_lines import TextLines
 from diploee.importers.text.time_units import (
     LIKELY_DURATION_S,
     decades_off,
     has_clock_durations,
     unit_in_name,
 )
-from diploee.importers.text.values import numbers, value_text
 from diploee.loads.jobs.job_log import MISSING_MS
 
 TIME_KEYS = ("submit", "start", "end")
@@ -86,7 +86,7 @@ _NEEDED = (("submit", "start"), ("duration", "end"), ("nodes", "gpus"))
 
 
 def recognises(text: TextLines) -> bool:
-    """Return True if the first line has usual names for all required columns."""
+    """Return True if the first line has a usual name of each required column."""
     words = header_fields(text)
     return all(
         any(name in words for key in keys for name in USUAL_NAMES[key])
@@ -115,7 +115,7 @@ FORMAT = JobLogFormat("csv", "plain CSV table with named columns", recognises, r
 
 
 def _columns(sheet: HeaderTable, mapped: Mapping[Any, str]) -> dict[str, str]:
-    """Return column names by key: the user's, else the usual names in the header."""
+    """Return column names by key: the user's, else usual names found in the header."""
     usual_columns = {
         key: next((name for name in usual if sheet.has(name)), "")
         for key, usual in USUAL_NAMES.items()
@@ -136,7 +136,7 @@ def _columns(sheet: HeaderTable, mapped: Mapping[Any, str]) -> dict[str, str]:
 def _duration_unit(
     table: ReadTable, ms: Mapping[str, Int64Array], time_unit: TimeUnit | None
 ) -> TimeUnit:
-    """Return the unit of durations by column name, by start and end, or by size."""
+    """Return the unit of durations, inferred from column name, times or size."""
     if "duration" not in table or has_clock_durations(table, "duration"):
         return "s"
     named = unit_in_name(table.names["duration"])

@@ -2,11 +2,12 @@
 
 - Times are seconds from an unknown origin. The start is `scheduled_time`, the end
   `deletion_time`; a pod that was never scheduled never started.
-- `gpu_milli` is the fraction of one GPU in thousandths if `num_gpu` is 1; a pod with
-  more GPUs has whole ones.
-- A pod runs on one node; with `gpus_per_node`, its nodes follow from its GPUs instead.
-- The job type is `qos`. ``Running`` is the phase of a pod that was deleted while it
-  served: its end state is unknown.
+- If `num_gpu` is 1, `gpu_milli` is the used fraction of this GPU in thousandths. Pods
+  with several GPUs use all of them fully.
+- A pod runs on one node, unless the user specifies `gpus_per_node`: then its number of
+  nodes is computed from its GPUs.
+- The job type is `qos`. A pod in the phase ``Running`` was deleted while it served: its
+  end state is unknown.
 
 References
 ----------
@@ -27,10 +28,10 @@ from diploee.importers.job_logs.raw_log import (
     read_job_columns,
     times_ms,
 )
-from diploee.importers.registry import has_columns
-from diploee.importers.text.tables import read_header
-from diploee.importers.text.text import TextLines
-from diploee.importers.text.values import numbers
+from diploee.importers.registry import detects_columns
+from diploee.importers.text.delimited_tables import read_header
+from diploee.importers.text.numbers_and_labels import numbers
+from diploee.importers.text.text_lines import TextLines
 
 COLUMNS = {
     **{"id": "name", "gpus": "num_gpu", "share": "gpu_milli", "state": "pod_phase"},
@@ -55,6 +56,6 @@ def read(text: TextLines, options: JobLogOptions) -> RawLog:  # noqa: ARG001
 FORMAT = JobLogFormat(
     "openb",
     "Alibaba 2023 (openb) pod list",
-    has_columns("num_gpu", "gpu_milli", "creation_time"),
+    detects_columns("num_gpu", "gpu_milli", "creation_time"),
     read,
 )

@@ -1,9 +1,9 @@
 """Importer of Philly (Microsoft, 2017): JSON list of jobs with their attempts.
 
 - A job starts with its first attempt. Its run time is the sum of its attempts' run
-  times, as it had no GPUs between them. An attempt without a start or an end, or with
-  an end before the start, is omitted and noted; but a job whose last attempt has a
-  start and no end was still running.
+  times, as the job had no GPUs between attempts. An attempt without a start or an end,
+  or with an end before the start, is omitted and noted. Exception: if the last attempt
+  has a start and no end, the job was still running.
 - Nodes and GPUs are those of the longest attempt: the distinct servers that the
   attempt lists, and all their listed GPUs.
 - ``Pass`` is completed, ``Killed`` cancelled, ``Failed`` failed. The log has no job
@@ -36,9 +36,9 @@ from diploee.importers.job_logs.raw_log import (
     state_ids,
     timestamps_ms,
 )
-from diploee.importers.text.tables import ReadTable, text_columns
-from diploee.importers.text.text import TextLines
-from diploee.importers.text.values import ids, labels
+from diploee.importers.text.delimited_tables import ReadTable, text_columns
+from diploee.importers.text.numbers_and_labels import ids, labels
+from diploee.importers.text.text_lines import TextLines
 from diploee.loads.jobs.job_log import MISSING_MS
 
 ATTEMPT_LEFT_OUT = "attempt without a whole run time, left out of its job's"

@@ -23,13 +23,14 @@ from diploee.base.tables import (
 )
 from diploee.base.units import MS_PER_S, US_PER_UNIT, TimeUnit
 from diploee.importers.registry import FileFormat
-from diploee.importers.text.tables import (
+from diploee.importers.text.delimited_tables import (
     REPEATED_HEADER,
     TRUNCATED,
     HeaderTable,
     ReadTable,
 )
-from diploee.importers.text.text import TextLines
+from diploee.importers.text.numbers_and_labels import Number, ids, labels, numbers
+from diploee.importers.text.text_lines import TextLines
 from diploee.importers.text.time_units import (
     TimeScale,
     clock_durations_ms,
@@ -37,7 +38,6 @@ from diploee.importers.text.time_units import (
     has_clock_durations,
 )
 from diploee.importers.text.timestamps import parse_timestamps
-from diploee.importers.text.values import Number, ids, labels, numbers
 from diploee.loads.import_counts import NAIVE
 from diploee.loads.jobs.job_log import MISSING_MS, STATES
 from diploee.scenario.log_replay import GpusPerNode, LogReading
@@ -109,8 +109,8 @@ class RawJobs(Table):
     Attributes
     ----------
     start_ms, submit_ms, end_ms, run_ms, requested_ms
-        Start, submission, end, logged run time (zero or negative values included), and
-        requested run time (0 if none) [ms]; `MISSING_MS` if the log has no value.
+        Start, submission, end, logged run time, and requested run time (0 if none)
+        [ms]; `MISSING_MS` if the log has no value. Logged run times may be negative.
     n_nodes, n_gpus, energy_j
         Number of nodes, number of GPUs, energy [J]; NaN if the log has no value.
     state_id, type_id, user_id, account_id, name_id
@@ -173,7 +173,7 @@ def read_job_columns(
     optional: Mapping[str, str],
     what: str,
 ) -> ReadTable:
-    """Read a log's columns under keys, such as ``{"gpus": "gpu_num"}``."""
+    """Read a log's columns under new keys, such as ``{"gpus": "gpu_num"}``."""
     columns = {**required, **sheet.existing(optional)}
     table = sheet.read(columns, what, may_be_cut=True)
     if not len(table):
@@ -192,7 +192,7 @@ def raw_log(
     columns: Mapping[str, Any] | None = None,
     **facts: Any,
 ) -> RawLog:
-    """Build a `RawLog` from times by key, and a table's columns under usual keys."""
+    """Build a `RawLog` from times by key, and from a table with the usual keys."""
     type_id, types = labels(table, "type")
     fields: dict[str, Any] = {f"{key}_ms": ms for key, ms in times_ms.items()}
     if "requested_ms" in fields:
@@ -247,10 +247,10 @@ def timestamps_ms(
 ) -> tuple[dict[str, Int64Array], dict[str, Any]]:
     """Return timestamp columns [ms since 1970 UTC], and facts about the log's clock.
 
-    A timestamp with an offset keeps the offset; a timestamp without an offset is in the
-    user's zone, or in UTC if there is none, which is noted. The log's local time is the
-    user's zone, or the most frequent offset. Numbers have the unit and origin that the
-    user specifies, else those inferred by `diploee.importers.text.time_units`.
+    A timestamp without an offset is read in the user's zone or, with a note, in UTC.
+    The log's local time is the user's zone, or the most frequent offset of its
+    timestamps. For numbers, unit and origin are those that the user specifies, else
+    those inferred by `diploee.importers.text.time_units`.
     """
     keys, zone, time_format = tuple(keys), options.zone, options.time_format
     time_scale = NUMERIC_TIMES.get(time_format or "")
@@ -275,7 +275,7 @@ def timestamps_ms(
         utc_ms = column.utc_us(zone) // _US_PER_MS
         result[key] = np.where(column.is_present, utc_ms, MISSING_MS)
         if zone is None and column.is_aware.any():
-            for minutes, n in column.offsets_min.items():
+            for minutes, n in column.counts_by_offset_min.items():
                 offsets[minutes] = offsets.get(minutes, 0) + n
     noted = {} if time_scale is None else time_scale.note(len(table))
     facts: dict[str, Any] = {

@@ -27,7 +27,7 @@ from diploee.importers.job_logs.raw_log import (
 )
 from diploee.importers.job_logs.rules import apply_rules
 from diploee.importers.registry import Formats
-from diploee.importers.text.text import read_text
+from diploee.importers.text.text_lines import read_text
 from diploee.loads.jobs.job_log import JobLog
 
 JOB_LOG_FORMATS: Formats[JobLogReader] = Formats(
@@ -39,7 +39,7 @@ JOB_LOG_FORMATS: Formats[JobLogReader] = Formats(
 
 @stage("read log")
 def read_job_log(
-    path: Path | str, log_format: str | None = None, **given: Any
+    path: Path | str, log_format: str | None = None, **fields: Any
 ) -> JobLog:
     """Read a job log of any known format, plain or compressed, or a Parquet file.
 
@@ -53,8 +53,8 @@ def read_job_log(
     path : pathlib.Path
         Path of the log.
     log_format : str, optional
-        A name in `JOB_LOG_FORMATS`; recognised by the content if absent.
-    **given
+        A name in `JOB_LOG_FORMATS`; detected from the content if absent.
+    **fields
         Reading options: fields of `JobLogOptions`, such as ``gpus_per_node=8``.
 
     Returns
@@ -76,7 +76,7 @@ def read_job_log(
         return f"{path}: {'.'.join(map(str, key))}"
 
     options = checked(
-        given, JobLogOptions, where, lambda problems: InputError("; ".join(problems))
+        fields, JobLogOptions, where, lambda problems: InputError("; ".join(problems))
     )
     if log_format is not None:
         JOB_LOG_FORMATS.named(path, log_format)
@@ -94,7 +94,7 @@ def _read(
 ) -> tuple[JobLogFormat, RawLog]:
     """Return the format of a file and its raw rows.
 
-    The large text of the file is released on return.
+    The memory of the file's text is released on return.
     """
     text = read_text(path, "a job log")
     log_format = log_format or ("csv" if options.columns else None)

@@ -1,36 +1,39 @@
-"""Rules that turn the rows of any job log into a `JobLog`, for all formats.
+"""Rules that turn the rows of a job log of any format into a `JobLog`.
 
-The rules are applied in this order; the first dropping rule counts for a row:
+The rules are applied in this order. A dropped row is counted under the first rule that
+drops it.
 
-1. A time before 1980 or from 2100 on is missing, such as the 1970 that some systems
-   write for "unknown". This does not apply to logs with an origin of their own or
-   fictitious dates.
-2. A row without a submission takes its start as the submission; without either time it
-   is dropped.
-3. A cancelled job without a run time, or with run time zero, never started: dropped. So
-   is a job with neither a start nor a run time. A job with a start but no end was still
-   running when the log was written, and is dropped because its run time is unknown.
-4. The run time is the logged one, or else end minus start. In a plain table, end minus
-   start is used if the user mapped those columns, or if the user mapped neither and
-   end minus start is shorter in sum. If both differ by 1 % in sum, the choice is
-   noted. Negative run times and those of more than ten years are dropped. A zero means
-   less than the log's resolution; it is dropped, or set to one second by an option.
-5. A missing start is end minus run time if both are known. If a start precedes the
-   submission, the submission is moved to the start, as the nodes were in use then.
-6. Nodes: if the user specifies GPUs per node, the GPUs divided by this number, rounded
-   up, at least 1; otherwise the log's node count, fractions rounded up. GPUs per node
-   of the pool count as specified, unless the log defines its nodes, as a header of SWF
-   does. A CPU-only job keeps the log's node count, or 1 if there is none, or is dropped
-   by an option. A row without nodes and GPUs is dropped.
-7. A row that repeats an earlier row or job id is dropped, unless the earlier row was
-   dropped for another reason. Rows without an id are never repeated; nor are rows of a
-   plain table whose id column the user did not map: they are renumbered and counted.
-8. Jobs in a state that the user excludes are dropped. By default failed jobs, and jobs
-   cancelled while running, are kept, as they had nodes and drew power.
-9. Outliers in time are dropped as wrong timestamps: less than one job in twenty,
-   submitted more than a year before or after all others, and further away from these
-   than from each other.
-10. Rows are sorted by submission, ties in the order of the file.
+1. A time before 1980 or after 2099 counts as missing. (Some systems write 1970 for
+   "unknown".) This does not apply to logs with an unknown origin of time or fictitious
+   dates.
+2. A missing submission is set to the start. A row without submission and start is
+   dropped.
+3. A cancelled job without a run time, or with run time zero, never started and is
+   dropped. A job without a start and a run time is dropped too. A job with a start but
+   no end was still running when the log was written, and is dropped because its run
+   time is unknown.
+4. The run time is the logged one, or else end minus start. There is an exception for
+   plain tables. If the user mapped the end but not the run time, or mapped neither and
+   the total of end minus start is shorter by more than 1 %, end minus start replaces
+   the logged run time. If the totals differ by more than 1 %, the choice is noted.
+   Negative run times and run times over ten years are dropped. A run time of zero is
+   below the log's resolution; it is dropped, or set to one second by an option.
+5. A missing start is set to end minus run time. If a start precedes the submission, the
+   submission is set to the start, as the job used its nodes from then on.
+6. If GPUs per node are known, a job's number of nodes is its GPUs divided by this
+   number, rounded up, at least 1. Otherwise it is the log's node count, rounded up.
+   GPUs per node are the user's, else those of the pool's nodes (but not if the log
+   defines its nodes, as an SWF header does). A CPU-only job keeps the log's node count,
+   or has 1 node; an option drops such jobs. A row without nodes and GPUs is dropped.
+7. A row is dropped if it repeats an earlier row or job id, unless the earlier row was
+   itself dropped. Rows without an id never count as repeated. Neither do rows of a
+   plain table whose id column the user did not map; they are renumbered and counted.
+8. Jobs in a state that the user excludes are dropped. By default, failed jobs and jobs
+   cancelled while running are kept, as they used nodes and power.
+9. Jobs far from all others in time have wrong timestamps and are dropped. If more than
+   95 % of the jobs form a group without gaps of over a year between submissions, jobs
+   are dropped that are further from this group than a year and than its own length.
+10. Rows are sorted by submission; rows with equal submission keep the file's order.
 """
 
 from __future__ import annotations
@@ -117,9 +120,9 @@ def apply_rules(
         int((np.maximum.accumulate(submit_ms) > submit_ms).sum()) if order.size else 0
     )
     order = order[np.argsort(submit_ms, kind="stable")]
-    job_ids, n_renumbered = _names(raw, order)
+    job_ids, n_renumbered = _job_names(raw, order)
 
-    def of_jobs(masks: Mapping[str, BoolArray]) -> dict[str, int]:
+    def counts_by_cause(masks: Mapping[str, BoolArray]) -> dict[str, int]:
         return {cause: int(mask[order].sum()) for cause, mask in masks.items()}
 
     return JobLog(
@@ -136,10 +139,10 @@ def apply_rules(
             dropped=dropped,
             repaired={
                 **raw.repaired,
-                **of_jobs(repaired),
+                **counts_by_cause(repaired),
                 "out of order of submission, sorted": n_out_of_order,
             },
-            noted={**raw.noted, **of_jobs(noted), RENUMBERED: n_renumbered},
+            noted={**raw.noted, **counts_by_cause(noted), RENUMBERED: n_renumbered},
         ),
         dates_are_shifted=raw.dates_are_shifted,
         time_zone=raw.time_zone,
@@ -149,7 +152,7 @@ def apply_rules(
 
 
 def _plausible_rows(raw: RawLog) -> tuple[RawJobs, BoolArray]:
-    """Return rows with implausible times removed, and the mask of the changed rows."""
+    """Return rows without implausible times, and the mask of rows that had some."""
     rows = raw.rows
     wrong = np.zeros(len(rows), dtype=bool)
     if raw.utc_offset_min is None or raw.dates_are_shifted:
@@ -175,7 +178,10 @@ def _outlier_mask(submit_ms: Int64Array, kept: BoolArray) -> BoolArray:
 def _choose_run_time(
     rows: RawJobs, run_time: RunTime
 ) -> tuple[RawJobs, dict[str, BoolArray]]:
-    """Return rows with the chosen run time, and masks of rows with both, by cause."""
+    """Return rows with the chosen run time, and a note if the two run times differ.
+
+    The note is a mask of the rows with both run times, by cause.
+    """
     span_ms = rows.end_ms - rows.start_ms
     both = (rows.start_ms != MISSING_MS) & (rows.end_ms != MISSING_MS) & (span_ms > 0)
     both &= rows.run_ms > 0
@@ -232,7 +238,7 @@ def _fill_times(
 
 
 def _unusable_masks(raw: RawJobs, rows: RawJobs) -> dict[str, BoolArray]:
-    """Return masks of rows that can't be jobs, by cause, in the order of the rules."""
+    """Return masks of rows that can't be used, by cause, in the order of the rules."""
     no_run = rows.run_ms == MISSING_MS
     no_start = rows.start_ms == MISSING_MS
     did_not_run = (
@@ -257,14 +263,14 @@ def _node_counts(
     logged = np.where(rows.n_nodes > 0, np.ceil(rows.n_nodes), np.nan)
     cpu_only = rows.n_gpus == 0
     n_nodes = np.where(cpu_only & np.isnan(logged), 1.0, logged)
-    other = np.zeros(len(rows), dtype=bool)
+    differs = np.zeros(len(rows), dtype=bool)
     rounded = ~np.isnan(logged) & (rows.n_nodes != logged)
     by_rule = ~np.isnan(logged)
     per_node = options.gpus_per_node or options.pool_gpus_per_node
     if per_node is not None:
         has_gpus = rows.n_gpus > 0
         by_gpus = np.maximum(np.ceil(rows.n_gpus / per_node - GPU_ROUNDING), 1.0)
-        other = has_gpus & (logged > 0) & (by_gpus != logged)
+        differs = has_gpus & (logged > 0) & (by_gpus != logged)
         n_nodes = np.where(has_gpus, by_gpus, n_nodes)
         rounded &= ~has_gpus
         if not rule:
@@ -272,7 +278,7 @@ def _node_counts(
             rule, by_rule = f"1 node = {plural(per_node, unit)}, {whose}", has_gpus
     noted = {
         CPU_ONLY: cpu_only,
-        "node count by GPUs differs from the log's": other,
+        "node count by GPUs differs from the log's": differs,
         "start not known": rows.start_ms == MISSING_MS,
     }
     if rule:
@@ -303,7 +309,7 @@ def _records(rows: RawJobs, n_nodes: Float64Array, order: Int64Array) -> JobReco
     return JobRecords(**columns | {"n_nodes": n_nodes[order].astype(np.int32)})
 
 
-def _names(raw: RawLog, order: Int64Array) -> tuple[tuple[str, ...], int]:
+def _job_names(raw: RawLog, order: Int64Array) -> tuple[tuple[str, ...], int]:
     """Return job names (row numbers from 1 if missing), and the number of repeats.
 
     If ids may repeat, repeated names are numbered: ``7``, ``7#2``.

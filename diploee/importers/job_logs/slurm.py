@@ -8,9 +8,9 @@ aligns columns by blanks and truncates long values: such a log can be read if no
 required value is truncated. Logs saved by a spreadsheet, with quotes, can be read too.
 
 - Steps (``.batch``, ``.extern``, ``.0``) are not jobs: dropped and counted.
-- Elements of an array (``7_3``) and components of a heterogeneous job (``7+1``) are
-  separate jobs, each with its own nodes. Elements that have not started share one row
-  (``7_[4-9]``), which is dropped as never started.
+- Tasks of an array (``7_3``) and components of a heterogeneous job (``7+1``) are
+  separate jobs, each with its own nodes. Tasks that have not started share one row
+  (``7_[4-9]``), which is dropped because it never started.
 - A requeued job has a row for each of its runs (``sacct -D``), and each run is kept.
   Rows with the id and the start of an earlier row are dropped.
 - The run time is `ElapsedRaw`, or else `Elapsed`, as both are unaffected by daylight
@@ -18,8 +18,8 @@ required value is truncated. Logs saved by a spreadsheet, with quotes, can be re
   an `End` is still running.
 - Timestamps are local times without a zone: the zone is `utc_offset`, by default UTC.
   With ``SLURM_TIME_FORMAT=%s`` they are seconds since 1970.
-- GPUs are ``gres/gpu`` of `AllocTRES`; unknown for all jobs if no job of the log has
-  them.
+- The number of GPUs is ``gres/gpu`` in `AllocTRES`. If no job of the log has this
+  entry, the numbers are unknown; otherwise jobs without it have no GPUs.
 
 References
 ----------
@@ -49,20 +49,20 @@ from diploee.importers.job_logs.raw_log import (
     times_ms,
     timestamps_ms,
 )
-from diploee.importers.text.tables import (
+from diploee.importers.text.delimited_tables import (
     ReadTable,
     header_fields,
     read_header,
 )
-from diploee.importers.text.text import TextLines
-from diploee.importers.text.time_units import CLOCKED, fields_ms
-from diploee.importers.text.values import (
+from diploee.importers.text.numbers_and_labels import (
     Number,
     fail_values,
     ids,
     numbers,
     without_missing,
 )
+from diploee.importers.text.text_lines import TextLines
+from diploee.importers.text.time_units import CLOCKED, fields_ms
 from diploee.loads.jobs.job_log import MISSING_MS
 
 COLUMNS = {

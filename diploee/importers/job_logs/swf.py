@@ -3,19 +3,20 @@
 A line has 18 fields; header comments follow ``;``, and -1 means missing.
 
 - Times are seconds since `UnixStartTime`; without this header their origin is unknown.
-  If most submissions are later than 1980 when counted from 1970, they are counted from
-  1970 regardless of the header.
+  If most submissions are after 1980 when read as Unix time, they are Unix time whatever
+  the header says.
 - Lines of partial executions (status 2, 3 and 4) are not jobs, as the standard has a
   separate line for the whole job. They are dropped and counted.
-- A job's nodes are its allocated (or, if missing, its requested) processors divided by
-  the processors of a node: `MaxProcs` / `MaxNodes`, or 1 if the header has only
-  `MaxNodes`. ASSUMPTION: `gpus_per_node` counts the processors of this log, and so do
-  the GPUs of the pool's nodes for a log without `MaxNodes`. If neither is known, each
-  processor counts as a node, which is noted.
+- A job's number of nodes is its allocated (or, if missing, its requested) processors
+  divided by the processors per node: `MaxProcs` / `MaxNodes`, or 1 if the header has
+  only `MaxNodes`. ASSUMPTION: a processor of this log is what the user means by a GPU
+  in `gpus_per_node`, and for a log without `MaxNodes` it is a GPU of the pool's nodes.
+  If no number of processors per node is known, each processor counts as a node, with a
+  note.
 - Lines may have more than 18 fields. With 21 fields, as written by Alea and AleaNG, the
   last one requests nodes (``2:ppn=8:...`` or ``all:excl:2x8``), and a number in the
-  19th is the number of GPUs. ASSUMPTION [J]: with 20 fields (a log of Frontier), the
-  last is the number of nodes if fields 5 and 8 have no processors.
+  19th is the number of GPUs. ASSUMPTION (judgement): with 20 fields (a log of the
+  machine Frontier), the last is the number of nodes if fields 5 and 8 are empty.
 - The run time requested by the user is field 9.
 - The job type is the queue. The local time zone is `TimeZoneString`, else the offset
   `TimeZone` [s], else UTC.
@@ -52,9 +53,9 @@ from diploee.importers.job_logs.raw_log import (
     read_job_columns,
     times_ms,
 )
-from diploee.importers.text.tables import HeaderTable, ReadTable
-from diploee.importers.text.text import TextLines
-from diploee.importers.text.values import numbers
+from diploee.importers.text.delimited_tables import HeaderTable, ReadTable
+from diploee.importers.text.numbers_and_labels import numbers
+from diploee.importers.text.text_lines import TextLines
 from diploee.loads.import_counts import YEARS_MS
 from diploee.loads.jobs.job_log import MISSING_MS, STATES
 
@@ -225,7 +226,7 @@ def _zone(text: TextLines, header: _Header) -> Zone:
 def _nodes(
     table: ReadTable, header: _Header, options: JobLogOptions, n_fields: int
 ) -> tuple[dict[str, Float64Array], str]:
-    """Return node or GPU counts of jobs by column, and the rule for a node."""
+    """Return node or GPU counts of jobs by column, and text that defines a node."""
     allocated, requested = (
         numbers(table, key, COUNT) for key in ("processors", "requested")
     )

@@ -1,17 +1,19 @@
 """Importer of a CSV or Parquet table of power over time, as one job's profile.
 
-Columns are specified, or found by their names, which contain the unit (``t_s``,
-``time_ms``, ``power_kw``, ``Power [W]``); an unknown unit is an error. Times are ISO
-timestamps, times of day (of readings less than half a day apart), or numbers: in
-seconds unless the name or the size of the numbers implies another unit (minutes; epoch
-ms, us, ns). Several devices or columns are summed.
+The user specifies the columns, or they are found by their names, which contain the unit
+(``t_s``, ``time_ms``, ``power_kw``, ``Power [W]``); an unknown unit is an error. Times
+are ISO timestamps, times of day (if readings are less than half a day apart), or
+numbers. Numbers are in seconds unless the column's name or the size of the numbers
+implies another unit (minutes; ms, us or ns since 1970). Several devices or columns are
+summed.
 
-A row of an evenly spaced table is the mean power of the step that starts at its time,
-and is kept unchanged even if other rows are missing. Uneven readings are joined by
-straight lines and averaged over even steps, which keeps the energy exact; gaps are
-bridged up to the specified length. All repairs are counted in the provenance. The
-boundary of the power and the averaging of the readings are not in the table: unless
-specified they are noted as unknown, with the bandwidth of a reading averaged over 1 s.
+In an evenly spaced table, a row is the mean power over the step that starts at its
+time; the rows are used unchanged even if some are missing. Uneven readings are joined
+by straight lines and averaged over even steps, which keeps the energy exact; gaps are
+bridged up to the specified length. All repairs are counted in the provenance. A table
+does not tell the boundary of the power or the meter's averaging. Unless the user
+specifies them, they are noted as unknown, and the bandwidth is that of a meter that
+averages over 1 s.
 """
 
 from __future__ import annotations
@@ -44,17 +46,17 @@ from diploee.importers.power_logs.repairs import (
     UNTIMED,
     PowerLog,
     RepairCount,
-    alternates,
+    is_alternating,
 )
-from diploee.importers.text.tables import (
+from diploee.importers.text.delimited_tables import (
     HeaderTable,
     ReadTable,
     join_names,
     read_header_table,
 )
+from diploee.importers.text.numbers_and_labels import Number, fail_values, numbers
 from diploee.importers.text.time_units import unit_in_name
 from diploee.importers.text.timestamps import YEARS_US, parse_timestamps_of_one_clock
-from diploee.importers.text.values import Number, fail_values, numbers
 from diploee.profiles.meter_response import known_meter
 from diploee.profiles.profile import (
     PLUS_CONSTANT,
@@ -78,7 +80,7 @@ _TOLERANCE_US = 1.0
 _KNOWN_W = {"w": 1.0, "watt": 1.0, "kw": 1e3, "kilowatt": 1e3}
 
 
-def import_plain(path: Path | str, **given: Any) -> PowerProfile:
+def import_plain(path: Path | str, **fields: Any) -> PowerProfile:
     """Import a table of power over time as one whole-job profile.
 
     Parameters
@@ -86,12 +88,12 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
     path : pathlib.Path
         Path of a Parquet file (``*.parquet``), or of a CSV file with a header, plain or
         compressed (``*.csv.gz``).
-    **given
+    **fields
         Fields of `diploee.importers.PlainOptions`: ``workload`` and ``n_nodes`` are
         required. Without ``averaging_window_s`` the bandwidth is that of an averaging
         window of 1 s, or of one step if the step is longer.
     """
-    options = PlainOptions(**given)
+    options = PlainOptions(**fields)
     sheet = read_header_table(path, "columns of time and power, such as 't_s,power_w'")
     time_column = options.time_column or _time_column(sheet)
     powers = [*dict.fromkeys(options.power_column)] or [_power_column(sheet)]
@@ -169,10 +171,10 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
 def _refuse_several_devices(
     sheet: HeaderTable, devices: list[DeviceReadings], options: PlainOptions
 ) -> None:
-    """Refuse rows of several devices without a device column, and totals of devices."""
+    """Raise an error if devices are not told apart, or one is the others' total."""
     curve = devices[0].curve
     assert curve.power_w is not None
-    if not options.device_column and alternates(curve.t_us, curve.power_w):
+    if not options.device_column and is_alternating(curve.t_us, curve.power_w):
         raise LogFormatError(
             f"{sheet.header}: rows alternate between two levels or waits, as of two "
             "devices in turn; name their column (--device-column), or say that there "
@@ -197,7 +199,7 @@ def _refuse_several_devices(
 def _readings(
     account: RepairCount, rows: Int64Array, t_us: Float64Array, power_w: Float64Array
 ) -> tuple[DeviceReadings, int | None]:
-    """Return a device's repaired readings, and their step [ms], None if uneven."""
+    """Return a device's repaired readings, and their step [ms] (None if uneven)."""
     has_time, has_power = ~np.isnan(t_us[rows]), ~np.isnan(power_w[rows])
     good = rows[has_time & has_power]
     if good.size < 2:
@@ -238,7 +240,8 @@ def _count_missing(
 ) -> None:
     """Count rows without time or power as repairs.
 
-    Rows without power at the ends of a device's readings count as held readings.
+    At the ends of a device's readings, missing power is replaced by the nearest reading
+    and counted under that cause.
     """
     good = rows[has_time & has_power]
     interval_s = float(np.median(np.diff(np.unique(t_us[good])))) / US_PER_S
@@ -261,7 +264,7 @@ def _count_missing(
 
 
 def _even_ms(t_us: Float64Array, interval_us: float) -> int | None:
-    """Return the step of even timestamps with or without gaps [ms], None if uneven."""
+    """Return the step of even timestamps, which may have gaps [ms]; else None."""
     step_ms = round(interval_us / US_PER_MS)
     if not 1 <= step_ms <= MS_PER_DAY:
         return None
@@ -275,7 +278,7 @@ def _even_ms(t_us: Float64Array, interval_us: float) -> int | None:
 
 
 def _as_step_means(device: DeviceReadings, step_ms: int) -> DeviceReadings:
-    """Return a device with readings taken as mean power over steps [ms]."""
+    """Return a device whose readings are regarded as mean power over steps [ms]."""
     t_us, power_w = device.curve.t_us, device.curve.power_w
     assert power_w is not None
     ends_us = np.append(t_us, t_us[-1] + step_ms * US_PER_MS)
@@ -288,8 +291,8 @@ def _as_step_means(device: DeviceReadings, step_ms: int) -> DeviceReadings:
 def _rows_by_device(table: ReadTable, options: PlainOptions) -> dict[str, Int64Array]:
     """Return row indices by device name; all rows if there is no device column.
 
-    Several devices need an explicit choice, of a device column or of devices to sum, as
-    the devices may be sensors and their total.
+    If there are several devices, the user must choose a device column or the devices to
+    sum, because one of them may be the total of the others.
     """
     keys = [key for key in table.columns if key.startswith("device.")]
     words = {
@@ -329,7 +332,7 @@ def _rows_by_device(table: ReadTable, options: PlainOptions) -> dict[str, Int64A
 
 
 def _times_us(table: ReadTable) -> tuple[Float64Array, bool]:
-    """Return times [us] (NaN if missing), and True if times are local, with no zone."""
+    """Return times [us] (NaN if missing), and True if they are local without a zone."""
     column = table.columns["time"]
     first = pc.drop_null(column)[:1].to_pylist()
     is_number = first and re.match(r"^\s*[-+\d.eE]+\s*$", first[0])
@@ -356,7 +359,10 @@ def _times_us(table: ReadTable) -> tuple[Float64Array, bool]:
 
 
 def _epoch_unit(values: Float64Array) -> TimeUnit:
-    """Return the unit of numeric times by their size: s, or ms, us or ns since 1970."""
+    """Return the unit of numeric times, inferred from their size.
+
+    Numbers too large for seconds are ms, us or ns since 1970.
+    """
     largest = float(np.nanmax(np.abs(values), initial=0.0))
     at_least: dict[TimeUnit, float] = {"ns": 1e17, "us": 1e14, "ms": 1e11}
     return next((unit for unit, size in at_least.items() if largest >= size), "s")
@@ -421,7 +427,7 @@ def _boundary(stated: Boundary | None, add_w: float) -> str:
 
 
 def _checked_bandwidth_hz(given_hz: float | None, interval_s: float) -> float | None:
-    """Return the specified bandwidth [Hz], or fail if above the Nyquist frequency."""
+    """Return the specified bandwidth [Hz]; fail if above the Nyquist frequency."""
     nyquist_hz = 0.5 / interval_s
     if given_hz is not None and not 0 < given_hz <= nyquist_hz * (1 + _ROUNDING):
         raise ProfileError(

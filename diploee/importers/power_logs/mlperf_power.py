@@ -2,12 +2,13 @@
 
 A run has ``results/<system>/<benchmark>/power/<run>/node_K.txt``, with the MLLOG lines
 ``power_reading`` of each node, and its events in ``<benchmark>/<run>.txt``. The name of
-a submission contains the side of its readings, AC or DC of the power supplies;
-``systems/<system>.json`` has the hardware.
+a submission tells whether power was measured on the AC or the DC side of the power
+supplies; ``systems/<system>.json`` describes the hardware.
 
-Invalid readings, such as negative ones, are counted and bridged. If a log does not
-cover the ends of its run, power is constant there, up to a maximum fraction. Unreadable
-runs are skipped and reported.
+Invalid readings, such as negative ones, are counted and bridged. If a log starts later
+or ends earlier than its run, its first or last power is extended to the run's start or
+end. The run is refused if this affects more than the allowed fraction of its time.
+Unreadable runs are skipped and reported.
 
 References
 ----------
@@ -42,7 +43,7 @@ from diploee.importers.power_logs.readings_to_profile import (
     sum_w,
 )
 from diploee.importers.power_logs.repairs import PowerLog, RepairCount
-from diploee.importers.text.text import TextLines, read_text
+from diploee.importers.text.text_lines import TextLines, read_text
 from diploee.profiles.derived import gpu_tdp_w_by_model
 from diploee.profiles.meter_response import known_meter
 from diploee.profiles.profile import PowerBoundary, PowerProfile
@@ -75,7 +76,7 @@ class _Event(Record):
 
 
 class _System(Record):
-    """A submission's description of its hardware, with numbers as numbers or text."""
+    """A submission's description of its hardware; numbers may be written as text."""
 
     number_of_nodes: int | str = ""
     accelerators_per_node: int | str = ""
@@ -107,7 +108,7 @@ class _MeasuredRun:
         return self.system.name, self.benchmark, self.folder.name
 
 
-def import_mlperf_power(folder: Path | str, **given: Any) -> ProfilesOfRuns:
+def import_mlperf_power(folder: Path | str, **fields: Any) -> ProfilesOfRuns:
     """Import all runs in a folder of MLPerf submissions as profiles.
 
     Unreadable runs are skipped. Power is linear between readings. The step is the
@@ -118,7 +119,7 @@ def import_mlperf_power(folder: Path | str, **given: Any) -> ProfilesOfRuns:
     ----------
     folder : pathlib.Path or str
         Folder of one submission, of several, or a subfolder of a submission.
-    **given
+    **fields
         Fields of `diploee.importers.MLPerfOptions`.
 
     Returns
@@ -132,7 +133,7 @@ def import_mlperf_power(folder: Path | str, **given: Any) -> ProfilesOfRuns:
     LogFormatError
         If no run can be read.
     """
-    options = MLPerfOptions(**given)
+    options = MLPerfOptions(**fields)
     root = Path(folder).resolve()
     runs = _runs(root)
     if not runs:
@@ -189,7 +190,10 @@ def _runs(root: Path) -> list[_MeasuredRun]:
 
 
 def _count(value: int | str, path: Path | None, max_count: int) -> int | None:
-    """Return a count in a system's description, None if empty, up to `max_count`."""
+    """Return a count from a system's description; None if it is empty.
+
+    A count above `max_count` is an error.
+    """
     if value == "":
         return None
     if not re.fullmatch(r"\d{1,9}", str(value)) or not 1 <= int(value) <= max_count:
@@ -301,7 +305,7 @@ def read_node_log(
 
 
 def _events(text: TextLines, rows: Iterable[tuple[int, str]]) -> list[_Event]:
-    """Return the events in numbered MLLOG lines, or fail at an invalid line."""
+    """Return the events in numbered MLLOG lines; fail at an invalid line."""
     result = []
     for line, row in rows:
         content = row.partition(_MARK)[2].strip()
@@ -317,7 +321,7 @@ def _events(text: TextLines, rows: Iterable[tuple[int, str]]) -> list[_Event]:
 
 
 def _watts(value: Any) -> float:
-    """Return a reading as power [W], NaN for values that can't be a node's power."""
+    """Return a reading as power [W]; NaN for values that can't be a node's power."""
     return (
         float(value) if is_plain_number(value) and 0 <= value <= MAX_POWER_W else np.nan
     )

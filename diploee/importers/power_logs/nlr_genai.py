@@ -1,8 +1,8 @@
 """Importer of the training runs in the data set of arXiv:2604.07345.
 
-The profiles have the class names and node counts of the reference profiles, so that
-their library can replace the built-in one without other changes. Unreadable runs are
-skipped and reported. The files are
+The profiles have the class names and node counts of the shipped reference profiles, so
+that a library of them can replace the shipped one without other changes. Unreadable
+runs are skipped and reported. The files are
 ``00_raw_datasets/training_<workload>/<N>node/*_slurmid_<id>_node_<host>.log``.
 
 References
@@ -119,7 +119,7 @@ def _profile(run: _DatasetRun, step_ms: int) -> PowerProfile:
 
 
 def find_runs(folder: Path) -> list[_DatasetRun | SkippedRun]:
-    """Return the skipped folders and the training runs of a data set."""
+    """Return the training runs of a data set, and the folders that were skipped."""
     raw = [
         path
         for path in (folder, *sorted(folder.rglob(RAW_FOLDER)))
@@ -156,7 +156,8 @@ def _with_unique_names(runs: list[_DatasetRun]) -> list[_DatasetRun]:
 def _runs_of_workload(group: Path, top: Path) -> Iterator[_DatasetRun | SkippedRun]:
     """Yield runs and skipped folders of a workload's folder.
 
-    The logs of a run share a folder and the Slurm job, or the log name without a job.
+    The logs of a run are in one folder and have the same Slurm job or, without one, the
+    same name.
     """
     run_logs: dict[tuple[Path, str], list[Path]] = defaultdict(list)
     for path in sorted(group.rglob("*.log")):
@@ -192,5 +193,5 @@ def workload_from_name(name: str) -> str:
 
 
 def _slug(name: str) -> str:
-    """Return a name made safe for file names, the end of a long name."""
+    """Return a name made safe for file names; a long one is cut at its beginning."""
     return re.sub(r"[^A-Za-z0-9._]+", "-", name)[-MAX_NAME_LENGTH:].strip("-.") or "run"

@@ -1,8 +1,8 @@
-"""Importer of ``nvidia-smi --query-gpu=timestamp,power.draw,... --format=csv``.
+"""Importer of logs of ``nvidia-smi --query-gpu=timestamp,power.draw,... --format=csv``.
 
-The logs contain GPU power only, without the CPUs: the profile's boundary says so,
-unless a constant is added for them. A file is the log of one machine; several are
-summed over their common time.
+The logs contain GPU power only, without the CPUs. This is stated in the profile's
+boundary, unless the user adds a constant for the CPUs. A file is the log of one
+machine; several are summed over their common time.
 
 A file has one row per GPU and sampling time, often without the GPU's index, and values
 with or without units. Failed readings are ``[N/A]``, ``[Not Supported]`` and the like,
@@ -41,18 +41,18 @@ from diploee.importers.power_logs.repairs import (
     UNTIMED,
     PowerLog,
     RepairCount,
-    alternates,
     clock_setbacks,
+    is_alternating,
 )
-from diploee.importers.text.tables import (
+from diploee.importers.text.delimited_tables import (
     DELIMITERS,
     HeaderTable,
     ReadTable,
     read_header,
 )
-from diploee.importers.text.text import read_text
+from diploee.importers.text.numbers_and_labels import numbers, value_text
+from diploee.importers.text.text_lines import read_text
 from diploee.importers.text.timestamps import Timestamps, parse_timestamps_of_one_clock
-from diploee.importers.text.values import numbers, value_text
 from diploee.profiles.meter_response import MeterModel, known_meter
 from diploee.profiles.profile import PLUS_CONSTANT, PowerBoundary, PowerProfile, Repair
 from diploee.profiles.resample import US_PER_S
@@ -94,7 +94,7 @@ _FAILED = r"^\[.*\]$|^N/A$|^Not .*$|^Unknown.*$|^ERR.*$"
 _BRACKETS = re.compile(r"\s*\[.*\]$")
 
 
-def import_nvidia_smi(paths: Sequence[Path | str], **given: Any) -> PowerProfile:
+def import_nvidia_smi(paths: Sequence[Path | str], **fields: Any) -> PowerProfile:
     """Import ``nvidia-smi`` logs of one job as one whole-job profile.
 
     Parameters
@@ -102,13 +102,13 @@ def import_nvidia_smi(paths: Sequence[Path | str], **given: Any) -> PowerProfile
     paths : sequence of pathlib.Path
         Logs, one per machine, or folders with ``*.csv``, ``*.log`` and ``*.txt`` files,
         plain or compressed.
-    **given
+    **fields
         Fields of `diploee.importers.NvidiaSmiOptions`; ``workload`` is required. By
         default there is one node per file, and the meter follows from the power column
         and the GPU (``gpu``, or the log's column ``name``), see
         `diploee.profiles.known_meter`.
     """
-    options = NvidiaSmiOptions(**given)
+    options = NvidiaSmiOptions(**fields)
     if not paths:
         raise LogFormatError("no nvidia-smi log given; give one per machine")
     files = [
@@ -213,7 +213,7 @@ def _refuse_copies(machines: list[_Machine]) -> None:
 
 def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
     """Read an nvidia-smi log file and repair the readings of each GPU."""
-    sheet, n_cut = _sheet(path)
+    sheet, n_cut = _read_table(path)
     plain = [_BRACKETS.sub("", name) for name in sheet.names]
     powers = [sheet.names[plain.index(name)] for name in POWER_COLUMNS if name in plain]
     powers = powers or ["power.draw [W]"]
@@ -240,7 +240,7 @@ def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
         if (
             options.n_gpus is None
             and not result.is_identified
-            and alternates(times.us[rows], power_w[rows])
+            and is_alternating(times.us[rows], power_w[rows])
         ):
             table.fail(
                 int(rows[1]),
@@ -288,8 +288,8 @@ def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
     )
 
 
-def _sheet(path: Path) -> tuple[HeaderTable, int]:
-    """Return the table from its header on, and 1 if the last line was cut, else 0."""
+def _read_table(path: Path) -> tuple[HeaderTable, int]:
+    """Return the table from its header on, and 1 if the last line is cut, else 0."""
     text = read_text(path, f"columns {_EXPECTED}").without_comments("#")
     end = text.data.rfind(b"\n") + 1
     n_cut = int(end > 0 and not (text.data[end:].isspace() or end == len(text.data)))
@@ -302,9 +302,9 @@ def _sheet(path: Path) -> tuple[HeaderTable, int]:
 def _power_w(
     sheet: HeaderTable, table: ReadTable, names: list[str]
 ) -> tuple[str, Float64Array]:
-    """Return name and values of the first numeric power column [W].
+    """Return name and values [W] of the first numeric power column.
 
-    Failed reads are NaN.
+    Failed readings are NaN.
     """
     for name in names:
         text = pc.utf8_trim_whitespace(table.columns[name])
@@ -334,7 +334,8 @@ def _power_w(
 class _Gpus(NamedTuple):
     """Rows of each GPU by name, identified by columns or inferred from times.
 
-    A name is unique, or of machine and index, or of the row's position in a tick.
+    The name is the GPU's unique id, machine and index, or the position of its rows
+    among the rows of the same sampling time (tick).
     """
 
     rows: dict[str, Int64Array]
@@ -349,7 +350,7 @@ def _gpus(
 ) -> _Gpus:
     timed = np.flatnonzero(times.is_present)
     unique, local, host = (
-        _names(table, timed, key) for key in ("unique", "local", "host")
+        _row_names(table, timed, key) for key in ("unique", "local", "host")
     )
     names = [
         column
@@ -390,7 +391,7 @@ def _gpus(
     lost, n_machines = [timed[:0]], 1
     for name, rows in by_name.items():
         is_known = bool(table.n_headers or each)
-        blocks = _blocks(
+        blocks = _rows_by_machine(
             times.us, power_w, rows, None if local is None else each, is_known
         )
         for block, block_rows in enumerate(blocks):
@@ -416,10 +417,10 @@ def _gpus(
     )
 
 
-def _names(table: ReadTable, rows: Int64Array, key: str) -> Any:
-    """Return the names of rows in the first filled column of a kind.
+def _row_names(table: ReadTable, rows: Int64Array, key: str) -> Any:
+    """Return the GPU name of each row, from the first filled column of a kind.
 
-    None if all columns of the kind are absent or empty.
+    Return None if all columns of the kind are absent or empty.
     """
     for column in (
         table.columns[name] for name in table.columns if name.startswith(f"{key}.")
@@ -434,18 +435,18 @@ def _names(table: ReadTable, rows: Int64Array, key: str) -> Any:
     return None
 
 
-def _blocks(
+def _rows_by_machine(
     t_us: Int64Array,
     power_w: Float64Array,
     rows: Int64Array,
     n_specified: int | None,
     is_known: bool,
 ) -> list[Int64Array]:
-    """Return the rows of each machine in a file of logs one after the other.
+    """Return the rows of each machine, for a file with several logs in sequence.
 
-    The times restart at each log. Two logs without a header between them may be one log
-    with a clock that was set back, and copies of a log are not separate machines: the
-    number of GPUs must be specified then.
+    Times restart at each log. Two cases are unclear and require the number of GPUs from
+    the user: logs without a header between them (it may be one log whose clock was set
+    back), and logs with equal content (these may be copies).
     """
     if n_specified == 1:
         return [rows]
@@ -481,7 +482,10 @@ def _gpus_in_ticks(
     n_specified: int | None,
     local: Any,
 ) -> tuple[Int64Array, int]:
-    """Return each row's GPU number within a tick (-1 if none), and the GPU count."""
+    """Return each row's GPU number within its tick (-1 if none), and the GPU count.
+
+    A tick is the group of rows of one sampling time.
+    """
     # Most logs have one row of a GPU at a time, at even times
     if local is not None and n_specified is None:
         waits_us = np.abs(np.diff(t_us[rows][:LOOK_AT_ROWS]))
@@ -522,10 +526,10 @@ def gpu_of_rows(
 ) -> tuple[Int64Array, int] | None:
     """Infer each row's GPU number (-1 in incomplete ticks), and the number of GPUs.
 
-    Without a GPU column the times of the rows identify GPUs: rows of one tick are
-    milliseconds apart, ticks are an interval apart. The result is the largest GPU count
-    for which the waits between ticks are regular, and longer than the waits within
-    ticks.
+    Without a GPU column, the times of the rows identify GPUs: the rows of one sampling
+    time (tick) are milliseconds apart, ticks are an interval apart. The result is the
+    largest GPU count for which the waits between ticks are regular, and longer than the
+    waits within ticks.
     """
     if t_us.size == 0:
         return np.zeros(0, dtype=np.int64), n_gpus or 1
@@ -533,10 +537,12 @@ def gpu_of_rows(
     sample = waits[:LOOK_AT_ROWS]
     n_seen = _inferred_n_gpus(sample)
     if n_gpus is None or n_gpus == n_seen:
-        return _split(waits, n_seen, _threshold(sample, n_seen))
+        return _gpu_numbers(waits, n_seen, _threshold(sample, n_seen))
     threshold = _threshold(sample, n_gpus)
     return (
-        None if n_seen > 1 and threshold is None else _split(waits, n_gpus, threshold)
+        None
+        if n_seen > 1 and threshold is None
+        else _gpu_numbers(waits, n_gpus, threshold)
     )
 
 
@@ -544,16 +550,19 @@ def _inferred_n_gpus(waits: Float64Array) -> int:
     """Infer the number of GPUs per tick from waits [us], 1 if ticks have one row."""
     for candidate in range(min(MAX_GPUS, (waits.size + 1) // MIN_TICKS), 1, -1):
         threshold = _threshold(waits, candidate)
-        if threshold is not None and _split(waits, candidate, threshold) is not None:
+        if (
+            threshold is not None
+            and _gpu_numbers(waits, candidate, threshold) is not None
+        ):
             return candidate
     return 1
 
 
 def _threshold(waits: Float64Array, n_gpus: int) -> float | None:
-    """Return a wait longer than waits within ticks, shorter than waits between [us].
+    """Return a wait that separates waits within ticks from those between ticks [us].
 
-    None if the two kinds of waits overlap. With `n_gpus` GPUs one in `n_gpus` waits is
-    between ticks.
+    Return None if the two kinds of waits overlap. With `n_gpus` GPUs, one in `n_gpus`
+    waits is between ticks.
     """
     n_between = max(1, round((waits.size + 1) / n_gpus) - 1)
     if n_gpus == 1 or waits.size <= n_between:
@@ -565,7 +574,7 @@ def _threshold(waits: Float64Array, n_gpus: int) -> float | None:
     return (high + low) / 2 if low > STAND_OUT * high else None
 
 
-def _split(
+def _gpu_numbers(
     waits: Float64Array, n_gpus: int, threshold: float | None
 ) -> tuple[Int64Array, int] | None:
     if n_gpus == 1:

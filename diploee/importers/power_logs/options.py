@@ -98,7 +98,7 @@ class WattAMeterOptions(NewProfileOptions):
 
 
 class _AveragedOptions(NewProfileOptions):
-    """Options for facts that files may lack: constant power and averaging window."""
+    """Options for facts that files may lack: power to add, and averaging window."""
 
     add_w: Annotated[float, Field(ge=0, le=MAX_POWER_W)] = default(
         0.0, "Constant power per node added for unmeasured components [W]."

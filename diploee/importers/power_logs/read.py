@@ -1,4 +1,4 @@
-"""Import of measured power in any format as profiles, for commands and Python."""
+"""Import of measured power in any format as profiles."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ def _one(files: Sequence[Path], what: str) -> Path:
 
 
 _READERS: Mapping[str, Callable[..., list[PowerProfile]]] = {
-    "wattameter": lambda files, **given: [import_wattameter(files, **given)],
-    "plain": lambda files, **given: [import_plain(_one(files, "file"), **given)],
-    "nvidia-smi": lambda files, **given: [import_nvidia_smi(files, **given)],
-    "mlperf-power": lambda files, **given: import_mlperf_power(
-        _one(files, "folder"), **given
+    "wattameter": lambda files, **fields: [import_wattameter(files, **fields)],
+    "plain": lambda files, **fields: [import_plain(_one(files, "file"), **fields)],
+    "nvidia-smi": lambda files, **fields: [import_nvidia_smi(files, **fields)],
+    "mlperf-power": lambda files, **fields: import_mlperf_power(
+        _one(files, "folder"), **fields
     ),
-    "nlr-genai": lambda files, **given: import_nlr_genai(
-        _one(files, "folder"), **given
+    "nlr-genai": lambda files, **fields: import_nlr_genai(
+        _one(files, "folder"), **fields
     ),
 }
 FORMATS = tuple(_READERS)
 
 
 def read_profiles(
-    files: Sequence[Path], source_format: str, **given: Any
+    files: Sequence[Path], source_format: str, **fields: Any
 ) -> list[PowerProfile]:
     """Read measured power in one of the known formats as profiles.
 
@@ -50,14 +50,14 @@ def read_profiles(
         Logs of one job; a folder of runs for ``"mlperf-power"`` and ``"nlr-genai"``.
     source_format : str
         One of `FORMATS`.
-    **given
+    **fields
         Options of the format's importer; None means the default.
     """
     for file in files:
         if not file.is_dir():
             check_is_file(file)
-    given = {name: value for name, value in given.items() if value is not None}
-    return _READERS[source_format](files, **given)
+    fields = {name: value for name, value in fields.items() if value is not None}
+    return _READERS[source_format](files, **fields)
 
 
 def add_profiles(

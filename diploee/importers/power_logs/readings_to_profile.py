@@ -80,9 +80,9 @@ class DeviceReadings:
     def extended_to(
         self, start_us: int, end_us: int, max_lost: float | None
     ) -> DeviceReadings:
-        """Return the device extended to start and end, with constant power at the ends.
+        """Return the device with its first and last power held to a start and an end.
 
-        Fail if more time is missing than may be lost.
+        Fail if a larger fraction of the time is missing than `max_lost`.
         """
         t_us, power_w = self.curve.t_us, self.curve.power_w
         assert power_w is not None
@@ -114,7 +114,7 @@ class DeviceReadings:
 
 @dataclass(frozen=True)
 class SkippedRun(Brief):
-    """An unreadable run, or folder of runs, with the problem."""
+    """A run or folder of runs that could not be read, with the problem."""
 
     place: str  # path or name of the run
     problem: str  # reason, in one line
@@ -145,7 +145,7 @@ def repaired_device(
     power_w: Float64Array,
     failed: Mapping[str, BoolArray] | None = None,
 ) -> DeviceReadings:
-    """Return repaired readings [W] as a device, in the order of time.
+    """Return a device with its readings [W] sorted by time and repaired.
 
     NaN readings are bridged by straight lines, and counted by cause.
     """
@@ -188,7 +188,10 @@ def repaired_device(
 
 
 def undo_averaging(device: DeviceReadings, meter: MeterModel) -> DeviceReadings:
-    """Return a device with the meter's averaging undone, by dividing by its gain."""
+    """Return a device with the meter's averaging undone.
+
+    The spectrum of the readings is divided by the meter's gain.
+    """
     step_us = max(round(meter.interval_s * US_PER_S), 1)
     power_w = meter.restore(common_power_w([device.curve], step_us), step_us / US_PER_S)
     t_us = device.curve.t_us[0] + np.arange(power_w.size + 1) * step_us
@@ -203,11 +206,11 @@ def sum_w(
     *,
     add_w: float = 0.0,
 ) -> tuple[Float32Array, list[Repair]]:
-    """Return the total mean power of devices per step of shared time [W], and repairs.
+    """Return the devices' total mean power in each step of shared time, and repairs.
 
-    `add_w` [W] is added, and rounding conserves the energy. The repairs include the
-    devices' repairs and the time cut off because not all devices cover it; devices that
-    share too little time are refused.
+    `add_w` is added to the total [W]. Rounding conserves the energy. The repairs are
+    those of the devices and the time that is cut off because not all devices cover it.
+    Devices that share too little time are refused.
     """
     curves = [device.curve for device in devices]
     power_w = common_power_w(curves, step_ms * US_PER_MS)
@@ -259,7 +262,7 @@ def sum_w(
 def repaired_rows(repairs: Sequence[Repair]) -> dict[str, int]:
     """Return the numbers of repaired rows by cause.
 
-    A clock change counts once, as devices share a clock.
+    A clock change counts once for all devices, as they share a clock.
     """
     rows: dict[str, list[int]] = {}
     for repair in repairs:
@@ -272,7 +275,7 @@ def repaired_rows(repairs: Sequence[Repair]) -> dict[str, int]:
 
 
 def files_in(path: Path, *endings: str) -> list[Path]:
-    """Return a folder's files with some endings, plain or compressed, or one file."""
+    """Return the path if it is a file, or a folder's files with certain endings."""
     if not path.is_dir():
         return [path]
     result = sorted(p for p in path.iterdir() if {*endings} & {*p.suffixes[-2:]})
@@ -309,7 +312,7 @@ def profile_of_devices(
 ) -> PowerProfile:
     """Return the profile of devices' total power over their shared time.
 
-    `what` names the devices in the profile's counts; further arguments are those of
+    `what` is the word for devices in the profile's counts. Other arguments are those of
     `measured_profile`.
     """
     power_w, sum_repairs = sum_w(devices, step_ms, options.max_lost, add_w=add_w)
@@ -344,11 +347,11 @@ def measured_profile(
     bandwidth_hz: float | None = None,
     **facts: Any,
 ) -> PowerProfile:
-    """Return a profile of measured power, trimmed by the options.
+    """Return a profile of measured power, trimmed as the options specify.
 
-    `named` has id, workload and number of nodes; `source` applies if the options have
-    no source. By default the bandwidth follows from the meter, and from the step if the
-    step is longer than the meter's interval.
+    `named` is id, workload and number of nodes. `source` is used if the options have
+    none. By default the bandwidth is that of the meter, or of means over the step if
+    this is longer than the meter's interval.
     """
     interval_s, window_s, step_s = (
         meter.polled_s or 0.0,

@@ -1,15 +1,16 @@
 """Repairs of power logs, and the limits above which a log is refused.
 
-Each device's readings are sorted by one clock. Dropped, repeated and held readings are
-counted per device in energy and time: above 1 % of its energy or 5 % of its time, the
-log is refused.
+Each device's readings are sorted by time. Repairs are counted per device, by the energy
+and time of the affected readings. If they affect more than 1 % of a device's energy or
+5 % of its time, the log is refused.
 
-- Summer time changes of a local clock, in the night to Sunday: rows that are an hour
-  early or late are corrected, without loss.
-- Rows out of order or with repeated timestamps: the longest increasing subsequence is
-  kept if the other rows are within the limits. Otherwise the rows are sorted if no two
-  are then closer than the readings' interval, as in shuffled files. Rows that still
-  overlap belong to several devices, or to a clock that was set back, and are refused.
+- If a local clock changes to or from summer time, in the night to Sunday, rows that are
+  an hour early or late are corrected. This does not count as a loss.
+- If rows are out of order or have repeated timestamps, the longest increasing
+  subsequence is kept, and the other rows are dropped if they are within the limits.
+  Otherwise the rows are sorted, if no two of them are then closer than the readings'
+  interval (as in shuffled files). Rows that still overlap belong to several devices or
+  to a clock that was set back, and are refused.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ _Entry = tuple[str, int, int, float, float]
 
 @dataclass(frozen=True)
 class PowerLog:
-    """A log file of readings, with the limits of repairs."""
+    """A log file of readings, with limits on its repairs."""
 
     path: Path
     # Maximum time without a good reading [s], at least `max_gap_intervals`
@@ -151,7 +152,7 @@ def exceeds(max_lost: float | None, energy: float, time: float) -> bool:
 
 
 def fraction(part: float, whole: float) -> float:
-    """Return part / whole limited to 1, or 1 if the whole is 0 and the part is not."""
+    """Return part / whole, at most 1; 1 if the whole is 0 and the part is not."""
     return min(part / whole, 1.0) if whole > 0 else float(part > 0)
 
 
@@ -176,8 +177,8 @@ def sort_timestamps(
 ) -> tuple[Int64Array, Int64Array]:
     """Return increasing timestamps on one clock [us], and the indices of their rows.
 
-    Rows out of order or with repeated times are dropped or sorted, and counted; fail if
-    too much is lost.
+    Rows out of order or with repeated times are dropped or sorted, and counted. Fail if
+    the dropped rows exceed the limits.
     """
     every = np.arange(t_us.size)
     step_us = np.diff(t_us)
@@ -244,11 +245,10 @@ def _undo_clock_changes(
     power_w: Float64Array,
     interval_us: float,
 ) -> Int64Array:
-    """Return local timestamps without the clock changes of summer time [us].
+    """Return local timestamps with changes to and from summer time undone [us].
 
-    A change is in the night to Sunday. The timestamps go back by an hour or half an
-    hour, and rows before and after the change cover that time; or exactly one hour is
-    missing.
+    A change is in the night to Sunday. In autumn, timestamps go back by an hour or half
+    an hour, and this time is covered twice. In spring, exactly one hour is missing.
     """
     step_us = np.diff(t_us)
     shift_us = np.zeros(t_us.size, dtype=np.int64)
@@ -287,8 +287,8 @@ def count_bridged(
 ) -> float:
     """Count bridged gaps, held ends and short intervals of a curve as repairs.
 
-    Return the longest time without a good reading [s], ends included. Fail if a gap is
-    too long, or the total time in gaps is.
+    Return the longest time without a good reading [s], including both ends. Fail if a
+    gap, or the total of all gaps, is too long.
     """
     first, last = good[[0, -1]].tolist()
     ends = [row for row in (0, t_us.size - 1) if not first <= row <= last]
@@ -341,10 +341,10 @@ def count_bridged(
     return float(gap_s)
 
 
-def alternates(t_us: Int64Array, power_w: Float64Array) -> bool:
+def is_alternating(t_us: Int64Array, power_w: Float64Array) -> bool:
     """Return True if rows alternate between two power levels or two waits.
 
-    Such rows are those of two devices read in turn.
+    This happens if two devices are read in turn.
     """
     wait_us = np.diff(t_us)
     if wait_us.size < MIN_IN_TURN:
@@ -378,9 +378,9 @@ def _is_night(t_us: Int64Array) -> BoolArray:
 
 
 def longest_increasing(t_us: Int64Array) -> Int64Array:
-    """Return row indices of the longest increasing subsequence of timestamps.
+    """Return the row indices of the longest increasing subsequence of timestamps.
 
-    Of equal timestamps the first row counts.
+    It contains the first of several rows with equal timestamps.
     """
     if (t_us[1:] > t_us[:-1]).all():
         return np.arange(t_us.size)

@@ -1,27 +1,30 @@
 """Importer of WattAMeter logs: GPU and CPU power of all nodes of one job.
 
 A node has one NVML log (GPUs) and one RAPL log (CPU packages), or one CodeCarbon log of
-WattAMeter 0.5 with both. The job's power is the sum over nodes, over the common time of
-all logs. Resampling keeps the energy exact: each step of the profile is the difference
-of the cumulative energy at its edges. Preamble lines are skipped; headers may be
-repeated (append mode) with another order of columns; and rows may lack the trailing
-power columns, which WattAMeter derives from energy counters. Repairs, all counted by
-cause:
+WattAMeter 0.5 with both. The job's power is the sum over all nodes, in the common time
+of all logs. Resampling keeps the energy exact: each step of the profile has the
+difference of the cumulative energy at its edges. Lines before the header are skipped. A
+header may be repeated (append mode) with another order of columns. Rows may lack the
+last power columns, which WattAMeter derives from energy counters.
+
+Power and repairs, which are counted by cause:
 
 - Power readings are joined by straight lines, as in the published data set. A failed
   reading (0 or negative) is bridged.
-- A power reading above the limit (800 W) is replaced by the next valid one, as in the
-  published cleaning of doi:10.7799/3025227; at the end of the log, by the last one.
-- CPU power is the difference of the energy counter per difference in time, constant
-  between two timestamps. The logged power columns contain the same values and are not
-  used, as they are missing in the last row before each flush. A failed reading (0) is
-  omitted: the counter's difference over the longer interval keeps the energy. A GPU's
-  counter is updated every 20 to 100 ms (PETSc's PetscLogGpuEnergyMeter), so that two
-  readings may differ by one update more than their time.
-- A counter that drops within a run of the logger has wrapped if adding its range gives
-  a power within the limit. Any other drop or jump, a drop between two runs, and an
-  interval long enough for an unnoticed wrap, is bridged by the mean power of the two
-  adjacent intervals.
+- A power reading above the limit (800 W) is replaced by the next valid one, or at the
+  end of the log by the last valid one. The published cleaning of the data set
+  (doi:10.7799/3025227) does the same.
+- CPU power is the difference of the energy counter over the difference in time,
+  constant between two timestamps. The logged power columns have the same values and are
+  not used, as they are missing in the last row before each flush of the log. A failed
+  reading (0) is omitted; the counter's difference over the longer interval keeps the
+  energy. A GPU's counter is updated only every 20 to 100 ms (PETSc's
+  PetscLogGpuEnergyMeter), so the energy between two readings may include one more
+  update.
+- If a counter drops within a run of the logger, it has wrapped around, provided that
+  adding its range gives a power within the limit. All other drops and jumps, drops
+  between two runs, and intervals long enough for an unnoticed wrap are bridged by the
+  mean power of the two adjacent intervals.
 
 References
 ----------
@@ -60,11 +63,11 @@ from diploee.importers.power_logs.repairs import (
     count_bridged,
     sort_timestamps,
 )
-from diploee.importers.text.source import read_bytes
-from diploee.importers.text.tables import HeaderTable, ReadTable, join_names
-from diploee.importers.text.text import TextLines, decode_text
+from diploee.importers.text.delimited_tables import HeaderTable, ReadTable, join_names
+from diploee.importers.text.file_bytes import read_bytes
+from diploee.importers.text.numbers_and_labels import Number, fail_values, numbers
+from diploee.importers.text.text_lines import TextLines, decode_text
 from diploee.importers.text.timestamps import parse_timestamps
-from diploee.importers.text.values import Number, fail_values, numbers
 from diploee.profiles.meter_response import known_meter
 from diploee.profiles.profile import PowerProfile, Repair
 from diploee.profiles.resample import US_PER_S, EnergyCurve
@@ -150,7 +153,7 @@ class _Section(NamedTuple):
     n_short: int  # rows without the last columns, if these may be missing
 
 
-def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile:
+def import_wattameter(paths: Sequence[Path | str], **fields: Any) -> PowerProfile:
     """Import the WattAMeter logs of one job as one whole-job profile.
 
     Logs of a node are paired by the ``node_<host>`` part of the file name, else by the
@@ -162,12 +165,12 @@ def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile
     ----------
     paths : sequence of pathlib.Path
         Logs, or folders of logs.
-    **given
+    **fields
         Fields of `diploee.importers.WattAMeterOptions`; ``workload`` is required, and
         ``n_nodes``, if specified, must be the number of nodes in the logs.
     """
-    options = WattAMeterOptions(**given)
-    chosen = _logs_of_one_job(_find(paths), options.slurm_id)
+    options = WattAMeterOptions(**fields)
+    chosen = _logs_of_one_job(_log_paths(paths), options.slurm_id)
     digest = hashlib.sha256()
     logs = {}
     for path in sorted(chosen, key=lambda path: (path.name, path)):
@@ -224,7 +227,7 @@ def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile
 def _select_devices(
     logs: dict[Path, WattAMeterLog], devices: list[str]
 ) -> dict[Path, WattAMeterLog]:
-    """Return the logs with readings of the named devices, by default of all."""
+    """Return the logs with only the readings of the named devices (default: all)."""
     names = {channel.device for log in logs.values() for channel in log.readings}
     check_devices(next(iter(logs)), devices, names)
     if not devices:
@@ -249,13 +252,13 @@ def _slurm_id(path: Path) -> str:
     return match[1] if match else ""
 
 
-def _place(path: Path) -> tuple[str, str, Path]:
-    """Return Slurm job and node from a log's file name, and the path, as a sort key."""
+def _job_and_node(path: Path) -> tuple[str, str, Path]:
+    """Return a log's sort key: Slurm job and node from its name, and its path."""
     host = _HOST.search(path.name)
     return _slurm_id(path), host[1] if host else _KIND_PREFIX.sub("", path.name), path
 
 
-def _find(paths: Sequence[Path | str]) -> list[Path]:
+def _log_paths(paths: Sequence[Path | str]) -> list[Path]:
     result: list[Path] = []
     for path in map(Path, paths):
         logs = files_in(path, ".log")
@@ -265,7 +268,7 @@ def _find(paths: Sequence[Path | str]) -> list[Path]:
         raise LogFormatError(
             "no WattAMeter log given; give NVML and RAPL logs or their folder"
         )
-    return sorted(dict.fromkeys(result), key=_place)
+    return sorted(dict.fromkeys(result), key=_job_and_node)
 
 
 def _logs_of_one_job(paths: list[Path], slurm_id: str | None) -> list[Path]:
@@ -279,7 +282,7 @@ def _logs_of_one_job(paths: list[Path], slurm_id: str | None) -> list[Path]:
 
 
 def _count_nodes(logs: dict[Path, WattAMeterLog]) -> int:
-    """Return the number of nodes, or fail if a node has not one GPU and one CPU log."""
+    """Return the number of nodes; fail unless each has one GPU log and one CPU log."""
     if len(logs) == 2:
         # One pair with any names, unless the names have two different hosts.
         hosts = {match[1] for path in logs if (match := _HOST.search(path.name))}
@@ -287,7 +290,9 @@ def _count_nodes(logs: dict[Path, WattAMeterLog]) -> int:
         if len(hosts) < 2 and kinds == {frozenset({"gpu"}), frozenset({"cpu"})}:
             return 1
     n_nodes = 0
-    for _, node in groupby(sorted(logs, key=_place), key=lambda path: _place(path)[:2]):
+    for _, node in groupby(
+        sorted(logs, key=_job_and_node), key=lambda path: _job_and_node(path)[:2]
+    ):
         n_nodes += 1
         paths = list(node)
         for kind, what in PARTNERS.items():
@@ -443,7 +448,7 @@ def _bridge_implausible(step_w: Float64Array, plausible: BoolArray) -> Float64Ar
 
 
 def _fail_device(log: WattAMeterLog, channel: Channel, n_good: int) -> NoReturn:
-    """Refuse a device without good readings, with the other devices as a remedy."""
+    """Raise the error for a device without good readings; suggest the other devices."""
     others = [other.device for other in log.readings if log.readings[other].any()]
     raise LogFormatError(
         f"{log.path}:{log.line[0]}: {channel.device}: "
@@ -459,7 +464,7 @@ def parse_log(
 ) -> WattAMeterLog:
     """Parse the bytes of one log, with rows in increasing order of time."""
     text = decode_text(path, data, "a WattAMeter log").single_spaced()
-    blocks = _blocks(text)
+    blocks = _sections(text)
     tables = [
         sheet.read(
             {"timestamp": sheet.names[0]}
@@ -510,7 +515,7 @@ def _row_w(channel: Channel, values: Float64Array, interval_s: float) -> Float64
     return np.full(values.size, max(usual_j, 0.0) / max(interval_s, 1e-6))
 
 
-def _blocks(text: TextLines) -> list[_Section]:
+def _sections(text: TextLines) -> list[_Section]:
     starts = [match.start() for match in _HEADER.finditer(text.data)]
     preamble = text.before_offset(starts[0]) if starts else text
     rows = preamble.without_comments("#")
@@ -522,7 +527,8 @@ def _blocks(text: TextLines) -> list[_Section]:
         )
     parts = zip(starts, [*starts[1:], len(text.data)], strict=True)
     blocks = [
-        _block(text.before_offset(end).from_offset(start)) for start, end in parts
+        _read_section(text.before_offset(end).from_offset(start))
+        for start, end in parts
     ]
     for block in blocks[1:]:
         if block.channels.keys() != blocks[0].channels.keys():
@@ -538,7 +544,7 @@ def _blocks(text: TextLines) -> list[_Section]:
     return blocks
 
 
-def _block(part: TextLines) -> _Section:
+def _read_section(part: TextLines) -> _Section:
     """Return the section that the header in the first line declares."""
     names = tuple(_COLUMN.findall(part.first_row.lstrip("# ")))
     tags = [match for name in names if (match := _TAG.fullmatch(name))]

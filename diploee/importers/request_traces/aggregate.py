@@ -1,7 +1,7 @@
-"""Aggregation of the requests in a file to a `RequestTrace`.
+"""Aggregation of a file's requests to a `RequestTrace`.
 
-Requests are read in blocks, invalid rows are dropped and counted by cause, and the
-others are summed per service and time step.
+Requests are read in blocks. Invalid rows are dropped and counted by cause; the others
+are counted per service and time step.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from diploee.base.clock import MISSING, Zone
 from diploee.base.errors import option
 from diploee.base.tables import BoolArray, Int64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, TimeUnit
-from diploee.importers.registry import FileFormat, drop_rows, has_columns
-from diploee.importers.request_traces.counts import (
+from diploee.importers.registry import FileFormat, detects_columns, drop_rows
+from diploee.importers.request_traces.request_counts import (
     UNKNOWN_SERVICE,
     RequestCounts,
     ServiceNames,
-    check_kept,
+    check_any_row_kept,
 )
-from diploee.importers.request_traces.rows import (
+from diploee.importers.request_traces.request_rows import (
     RequestRows,
     TraceOptions,
     request_rows,
 )
-from diploee.importers.text.tables import (
+from diploee.importers.text.delimited_tables import (
     REPEATED_HEADER,
     TRUNCATED,
     HeaderTable,
     ReadTable,
     read_header,
 )
-from diploee.importers.text.text import TextLines, first_block
+from diploee.importers.text.text_lines import TextLines, first_block
 from diploee.importers.text.time_units import (
     TimeScale,
     column_time_scale,
@@ -66,10 +66,10 @@ def _covered_period_ms(
 ) -> tuple[int, int] | None:
     """Return start and end of the period that a trace covers [ms].
 
-    None if all requests have the same time. ASSUMPTION [J]: logs are cut at round
-    times. Start and end are the roundest times (full day, hour, minute or second)
-    within two mean gaps of the first and the last request, else the first request and
-    one gap after the last.
+    Return None if all requests have the same time. ASSUMPTION (judgement): logs start
+    and end at round times. The start is the roundest time (full day, hour, minute or
+    second) within two mean gaps before the first request, else the first request. The
+    end is found likewise after the last request, else one mean gap after it.
     """
     if not n_gaps:
         return None
@@ -92,10 +92,10 @@ def _roundest(low: float, high: float, otherwise: int) -> int:
 
 
 def _has_fine_times(time_us: Int64Array) -> bool:
-    """Return True if times are fine enough for equal rows to be one request.
+    """Return True if times are so fine that equal rows must be the same request.
 
-    ASSUMPTION [J]: the resolution is a millisecond or finer, and fewer than one in a
-    hundred times would be equal by chance.
+    ASSUMPTION (judgement): this is so if the resolution is a millisecond or finer, and
+    fewer than one in a hundred times are equal by chance.
     """
     if not time_us.size:
         return False
@@ -108,7 +108,8 @@ def _has_fine_times(time_us: Int64Array) -> bool:
 class _TraceTotals:
     """Running totals over the blocks of a trace, in file order.
 
-    With `within`, requests outside of its first and last step are dropped as outliers.
+    With `within`, a first and a last step, requests outside of these are dropped as
+    outliers.
     """
 
     def __init__(
@@ -177,7 +178,7 @@ class _TraceTotals:
             self._repaired,
             {NAIVE: self._n_naive} | noted,
         )
-        check_kept(self._path, counts)
+        check_any_row_kept(self._path, counts)
         names, step_ms = self._services.names, self._options.step_ms
         first, n_requests = self._steps.steps(self._path, len(names), step_ms)
         inputs, outputs = (
@@ -201,14 +202,14 @@ class _TraceTotals:
         )
 
     def steps_without_outliers(self) -> tuple[int, int] | None:
-        """Return first and last step without outliers, None if there are none."""
+        """Return first and last step without outliers; None if there are none."""
         step, _, n = self._steps.result()
         used, index = np.unique(step, return_inverse=True)
         gap = STRAY_GAP_MS // self._options.step_ms
         return believed_span(used, np.bincount(index, n), gap) if used.size else None
 
     def _repeats(self, rows: RequestRows, service: Int64Array) -> BoolArray:
-        """Return the mask of rows that equal the previous row in all columns."""
+        """Return a mask of the rows that equal the previous row in all columns."""
         columns = [
             column
             for column in (rows.time_us, rows.input_tokens, rows.output_tokens, service)
@@ -224,7 +225,7 @@ class _TraceTotals:
     def _reasons(
         self, rows: RequestRows, service: Int64Array, repeated: BoolArray
     ) -> Iterator[tuple[str, BoolArray]]:
-        """Yield causes of dropped rows with masks; the first cause of a row counts."""
+        """Yield causes of dropped rows with masks; a row counts for its first cause."""
         yield "no time", rows.time_us == MISSING
         if self._is_relative:
             yield "negative time", rows.time_us < 0
@@ -299,7 +300,7 @@ def row_format(
 ) -> TraceFormat:
     """Return a trace format with one request per row.
 
-    Parameters are those of `FileFormat`; with `zero_output_fails` requests without
+    Parameters are those of `FileFormat`. With `zero_output_fails`, requests without
     response tokens are dropped as failed.
     """
 
@@ -369,7 +370,7 @@ def csv_format(
     return row_format(
         name,
         title,
-        has_columns(*columns.values()),
+        detects_columns(*columns.values()),
         open_blocks,
         zero_output_fails=zero_output_fails,
     )

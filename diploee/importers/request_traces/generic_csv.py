@@ -2,10 +2,11 @@
 
 Time columns, by key:
 
-- `time_s`, `time_ms`: numbers from the trace's own origin.
+- `time_s`, `time_ms`: numbers from an origin of the trace.
 - `unix_s`, `unix_ms`: numbers since 1970 UTC.
-- `timestamp`: ISO text, in its own zone, else in the user's, else in UTC; or numbers in
-  `time_unit`, which is inferred from their size, span and spacing if absent.
+- `timestamp`: ISO timestamps, or numbers. Timestamps without an offset are in the
+  user's zone, by default UTC. The unit of numbers is `time_unit`; if absent, it is
+  inferred from their size, span and spacing.
 
 The delimiter (comma, semicolon, tab or bar) is inferred from the header.
 """
@@ -21,9 +22,13 @@ from diploee.importers.request_traces.aggregate import (
     csv_tables,
     row_format,
 )
-from diploee.importers.request_traces.rows import TraceOptions
-from diploee.importers.text.tables import DELIMITERS, header_fields, read_header
-from diploee.importers.text.text import TextLines
+from diploee.importers.request_traces.request_rows import TraceOptions
+from diploee.importers.text.delimited_tables import (
+    DELIMITERS,
+    header_fields,
+    read_header,
+)
+from diploee.importers.text.text_lines import TextLines
 from diploee.importers.text.time_units import TimeScale
 
 _TIMES: dict[str, TimeScale | None] = {
@@ -49,7 +54,7 @@ MEANINGS: tuple[Meaning, ...] = get_args(Meaning)
 
 
 def recognises(text: TextLines) -> bool:
-    """Return True if the header has a time column named by its meaning."""
+    """Return True if the header has a time column with one of the names above."""
     return bool(_TIMES.keys() & header_fields(text))
 
 
@@ -58,9 +63,10 @@ def open_blocks(
 ) -> RequestBlocks:
     """Return the requests of a CSV trace as tables, with the unit of their times.
 
-    The columns are those of the options, such as
-    ``{"unix_s": "arrived", "output_tokens": "out"}``; by default columns named by their
-    meaning (`MEANINGS`), except meanings that the options map to an empty name.
+    The options map meanings to columns, such as
+    ``{"unix_s": "arrived", "output_tokens": "out"}``. By default a column is used whose
+    name is a meaning in `MEANINGS`. A meaning that is mapped to an empty name is not
+    used.
     """
     sheet = read_header(first, DELIMITERS)
     columns_by_meaning = options.columns or {}

@@ -1,11 +1,11 @@
 """Importer of Mooncake traces: one JSON object per line.
 
-Keys are ``timestamp``, ``input_length`` and ``output_length``. Timestamps count from
-the trace's own origin, in ms (rounded to 3 s in the published traces). Other traces
-have this format too: those of Bailian, with a ``chat_id``, are in seconds. Without
-``hash_ids`` and ``chat_id``, or if the numbers are implausible, the unit is inferred
-from span and spacing, or specified by the user. Unix and ISO 8601 timestamps are read
-as such.
+Keys are ``timestamp``, ``input_length`` and ``output_length``. Timestamps count from an
+origin of the trace, in ms (rounded to 3 s in the published traces). Bailian's traces
+have the same format with a ``chat_id``, and are in seconds. If ``hash_ids`` and
+``chat_id`` are absent, or the numbers are implausible, the unit is inferred from span
+and spacing, or specified by the user. Timestamps in Unix time or ISO 8601 can be read
+too.
 
 References
 ----------
@@ -20,9 +20,9 @@ from typing import Any
 
 from diploee.base.units import TimeUnit
 from diploee.importers.request_traces.aggregate import RequestBlocks, row_format
-from diploee.importers.request_traces.rows import TraceOptions
-from diploee.importers.text.tables import ReadTable, text_columns
-from diploee.importers.text.text import TextLines
+from diploee.importers.request_traces.request_rows import TraceOptions
+from diploee.importers.text.delimited_tables import ReadTable, text_columns
+from diploee.importers.text.text_lines import TextLines
 
 KEYS = {"time": "timestamp", "input": "input_length", "output": "output_length"}
 UNIT_BESIDE: dict[str, TimeUnit] = {"chat_id": "s", "hash_ids": "ms"}
@@ -53,7 +53,7 @@ def open_blocks(
 
 
 def _without_cut(block: TextLines) -> tuple[TextLines, int]:
-    """Return a block without a truncated last line, and 1 if there was one, else 0."""
+    """Return a block without its last line if this is cut; and 1 if so, else 0."""
     end = block.data.rfind(b"\n") + 1
     last = block.data[end:].strip()
     try:

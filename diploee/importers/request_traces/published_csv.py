@@ -1,10 +1,11 @@
 """Importers of published CSV traces: Azure's LLM inference, and BurstGPT.
 
-- Azure LLM of 2023 and 2024: timestamps of 2023 have seven decimals and no zone, those
-  of 2024 have ``+00:00``, and no decimals if these are zero.
-- BurstGPT: ``Timestamp`` is in seconds from midnight of the first day; releases with
-  ``Session ID`` and ``Elapsed time`` can be read too. Each model is a service. Rows
-  without response tokens are failed requests.
+- Azure's traces of LLM inference of 2023 and 2024: timestamps of 2023 have seven
+  decimals and no zone; those of 2024 have ``+00:00``, and decimals unless these are
+  zero.
+- BurstGPT: ``Timestamp`` is in seconds from midnight of the first day. Releases with
+  the further columns ``Session ID`` and ``Elapsed time`` can be read too. Each model is
+  a service. Rows without response tokens are failed requests.
 
 References
 ----------

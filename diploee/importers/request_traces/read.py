@@ -13,8 +13,8 @@ from diploee.importers.registry import Formats
 from diploee.importers.request_traces import generic_csv, mooncake, servegen
 from diploee.importers.request_traces.aggregate import TraceFormat, TraceReader
 from diploee.importers.request_traces.published_csv import AZURE_LLM, BURSTGPT
-from diploee.importers.request_traces.rows import TraceOptions
-from diploee.importers.text.text import first_block
+from diploee.importers.request_traces.request_rows import TraceOptions
+from diploee.importers.text.text_lines import first_block
 from diploee.loads.services.request_trace import RequestTrace
 
 TRACE_FORMATS: Formats[TraceReader] = Formats(
@@ -40,19 +40,21 @@ def read_request_trace(
 ) -> RequestTrace:
     """Read a request trace and count its requests per step and service.
 
-    The file, plain or compressed, is streamed: memory grows with the number of steps,
-    and with the number of rows only if each request is kept. Rows may be in any order.
-    Dropped and repaired rows are counted by cause: rows without a time, implausible
-    times, a few requests years from all others, negative times, failed requests
-    (BurstGPT), consecutive repeated rows if timestamps are fine enough, missing and
-    negative token counts (the request counts, the length does not), rows out of order.
+    The file, plain or compressed, is read in blocks: memory grows with the number of
+    steps, and with the number of rows only if each request is kept. Rows may be in any
+    order, and are counted if they are out of order.
+
+    These rows are dropped, and counted by cause: rows without a time or with an
+    implausible or negative one, a few requests years from all others, failed requests
+    (BurstGPT), and consecutive repeated rows if timestamps are fine enough. A request
+    with a missing or negative token count is kept without its length.
 
     Parameters
     ----------
     path : pathlib.Path or str
         Path of a file; for ServeGen also a folder of chunks, or of such folders.
     trace_format : str, optional
-        One of `TRACE_FORMATS`; recognised by the first line if absent.
+        One of `TRACE_FORMATS`; detected from the first line if absent.
     step_s : float
         Length of a step [s], a whole number of milliseconds. Steps start at multiples
         of the length, since 1970 UTC or since the trace's own origin.
@@ -109,7 +111,7 @@ def read_request_trace(
 
 
 def _sniff(path: Path) -> TraceFormat:
-    """Return the format of a trace by its first line, ServeGen for a folder."""
+    """Return the format of a trace: ServeGen for a folder, else by its first line."""
     if path.is_dir():
         return servegen.FORMAT
     text, _ = first_block(path, "requests")

@@ -1,16 +1,16 @@
 """Importer of ServeGen client traces, which contain rates instead of requests.
 
-Each client has a file ``chunk-N-trace.csv`` without a header, with a row per 600 s:
-start [s], rate [1/s], coefficient of variation of the gaps, and family and two
-parameters of their distribution. A folder of chunks is one service, named after the
-folder, whose rate is the sum over its clients; in a folder of such folders each is a
-service.
+Each client has a file ``chunk-N-trace.csv`` without a header, with a row per 600 s. The
+columns are start [s], rate [1/s], coefficient of variation of the gaps between
+requests, and family and two parameters of the gaps' distribution. A folder of chunks is
+one service, named after the folder; its rate is the sum over its clients. A folder of
+such folders has several services.
 
-Token lengths are in ``chunk-N-dataset.json``: time windows by their start [s], each
-with the fractions of ``input_tokens`` and ``output_tokens`` as text,
-``{"0": {"output_tokens": "{120: 0.25, 130: 0.75}"}}``. A window without lengths has
-those of the previous one. As these files are large, only those of a service's largest
-clients are read, up to `COVERED` of its requests.
+Token lengths are in ``chunk-N-dataset.json``. It has time windows by their start [s],
+each with the fractions of requests by ``input_tokens`` and ``output_tokens`` as text,
+such as ``{"0": {"output_tokens": "{120: 0.25, 130: 0.75}"}}``. A window without lengths
+has those of the previous one. As these files are large, only those of a service's
+largest clients are read, which have the fraction `COVERED` of its requests.
 
 References
 ----------
@@ -35,18 +35,18 @@ from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_S
 from diploee.importers.registry import drop_rows
 from diploee.importers.request_traces.aggregate import OUT_OF_ORDER, TraceFormat
-from diploee.importers.request_traces.counts import (
+from diploee.importers.request_traces.request_counts import (
     ALL_SERVICES,
     EDGES,
     bin_indices,
-    check_kept,
+    check_any_row_kept,
     check_span,
 )
-from diploee.importers.request_traces.rows import TraceOptions
-from diploee.importers.text.source import convert_os_errors, read_bytes
-from diploee.importers.text.tables import TRUNCATED, HeaderTable
-from diploee.importers.text.text import TextLines, read_text
-from diploee.importers.text.values import Number, numbers
+from diploee.importers.request_traces.request_rows import TraceOptions
+from diploee.importers.text.delimited_tables import TRUNCATED, HeaderTable
+from diploee.importers.text.file_bytes import convert_os_errors, read_bytes
+from diploee.importers.text.numbers_and_labels import Number, numbers
+from diploee.importers.text.text_lines import TextLines, read_text
 from diploee.loads.import_counts import STRAY, STRAY_GAP_MS, ImportCounts, believed_span
 from diploee.loads.services.request_trace import RequestTrace, TokenLengths
 
@@ -55,7 +55,7 @@ ROW_S = 600
 """Length of a row's interval [s]."""
 
 COVERED = 0.9
-"""Fraction of a service's requests whose clients' lengths are read (ASSUMPTION [J])."""
+"""ASSUMPTION (judgement): fraction of a service's requests whose lengths are read."""
 
 COLUMNS = ("time", "rate", "cv", "family", "first", "second")
 N_LEAST = 4  # rows of an idle client may lack the parameters
@@ -77,9 +77,9 @@ def recognises(text: TextLines) -> bool:
 def read(path: Path, options: TraceOptions) -> RequestTrace:
     """Read a ServeGen trace: a chunk, a folder of chunks, or a folder of such folders.
 
-    Requests are the expected number in each step, not whole numbers; token lengths are
-    expected counts, rounded to whole requests. Row counts are those of the chunks, each
-    row 600 s of a client.
+    Requests are expected numbers per step, which are not whole numbers. Token lengths
+    are expected counts, rounded to whole requests. Counts of rows are those of the
+    chunks, whose rows are 600 s of a client.
     """
     dropped: Counter[str] = Counter()
     repaired: Counter[str] = Counter()
@@ -90,7 +90,7 @@ def read(path: Path, options: TraceOptions) -> RequestTrace:
     clients = _drop_outliers(clients, dropped)
     n_kept = sum(client.time_s.size for group in clients.values() for client in group)
     counts = ImportCounts(n_kept + sum(dropped.values()), n_kept, dropped, repaired)
-    check_kept(path, counts)
+    check_any_row_kept(path, counts)
     step_ms = options.step_ms
     lengths = _lengths(clients)
     first, n_requests, own_span_ms = _rebin(path, list(clients.values()), step_ms)
@@ -133,7 +133,7 @@ class _ClientRates:
         return replace(self, time_s=self.time_s[near], rate_rps=self.rate_rps[near])
 
     def requests_until(self, edges_s: Float64Array) -> Float64Array:
-        """Return the cumulative number of requests at times [s], of equal shape."""
+        """Return the cumulative number of requests at times [s], in the same shape."""
         if not self.time_s.size:
             return np.zeros(edges_s.shape)
         corners_s = np.column_stack((self.time_s, self.time_s + ROW_S)).ravel()
@@ -145,7 +145,7 @@ class _ClientRates:
 def _read_client(
     path: Path, dropped: Counter[str], repaired: Counter[str]
 ) -> _ClientRates:
-    """Read the request rates of one client's chunk, and count odd rows."""
+    """Read the request rates of one client's chunk; count dropped and repaired rows."""
     text = read_text(path, "the rates of a ServeGen chunk")
     text, _ = text.pad_rows(",", N_LEAST, len(COLUMNS))
     sheet = HeaderTable(text, COLUMNS, is_quoted=False)
@@ -180,9 +180,9 @@ def _read_client(
 def _lengths(
     clients: dict[str, list[_ClientRates]],
 ) -> dict[str, tuple[TokenLengths, ...]]:
-    """Return token length distributions of each service, by side of `_SIDES`.
+    """Return token length distributions of each service, for input and output.
 
-    A side is empty if no chunk has its lengths.
+    A distribution is empty if no chunk has such lengths.
     """
     result: dict[str, list[TokenLengths]] = {side: [] for side in _SIDES}
     for group in clients.values():
@@ -219,7 +219,11 @@ def _lengths(
 def _windows(
     chunk: Path,
 ) -> Iterator[tuple[str, float, float, Int64Array, Float64Array]]:
-    """Yield side, start, end [s], lengths [tokens] and fractions of time windows."""
+    """Yield the token lengths in each time window of a chunk.
+
+    An item is input or output, start and end [s], lengths [tokens], and the fraction of
+    requests of each length.
+    """
     path = chunk.with_name(
         chunk.name.removesuffix(".gz").replace("-trace.csv", "-dataset.json")
     )
@@ -253,7 +257,7 @@ def _windows(
 def _drop_outliers(
     clients: dict[str, list[_ClientRates]], dropped: Counter[str]
 ) -> dict[str, list[_ClientRates]]:
-    """Return the clients without the few rows years from all others; count the rows."""
+    """Return the clients without the few rows years from all others; count these."""
     times_s = [client.time_s for group in clients.values() for client in group]
     times_ms = np.sort(np.concatenate(times_s) * MS_PER_S).astype(np.int64)
     span = believed_span(times_ms, np.ones(times_ms.size), STRAY_GAP_MS)
@@ -297,8 +301,8 @@ def _rebin(
 ) -> tuple[int, Float64Array, tuple[int, int]]:
     """Return first step, requests by service and step, and start and end [ms].
 
-    Requests per step are differences of the cumulative requests at the steps' edges,
-    which keeps the total exact for any step.
+    Requests per step are differences of the cumulative requests at the steps' edges, so
+    the total is exact for any step.
     """
     used = [client for clients in services for client in clients if client.time_s.size]
     step_s = step_ms / MS_PER_S

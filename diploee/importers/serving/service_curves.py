@@ -1,7 +1,7 @@
 """Reader of the power and latency curves of all services of a scenario.
 
-Curves are measured (from files) or logistic (computed). Files are CSV with ``#``
-comments, and errors name file and line; power samples are power over time.
+Curves are read from files of measurements, or computed from logistic models. Files are
+CSV with ``#`` comments. Power samples are measured power over time.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from diploee.base.rng import named_rng
 from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_S, PROFILE_STEP_MS
 from diploee.importers.power_logs.generic_csv import import_plain
-from diploee.importers.text.tables import ReadTable, read_header_table
-from diploee.importers.text.values import Number, fail_values, numbers
+from diploee.importers.text.delimited_tables import ReadTable, read_header_table
+from diploee.importers.text.numbers_and_labels import Number, fail_values, numbers
 from diploee.integrations.openg2g.operating_curves import logistic_curves
 from diploee.loads.services.batch_power_model import law_curve
 from diploee.loads.services.curves import (
@@ -186,7 +186,8 @@ def load_latency_curve(
     metric : str
         Latency metric to read, a `latency_metric` of services.
     output_tokens : int
-        Response length [tokens]; the file must have rows of this length, if any.
+        Response length [tokens]. If the file's rows have lengths, some must have this
+        one.
     """
     file = read_curve_file(name, folder)
     length_rows = rows_where(file, OUTPUT_TOKENS_COLUMN, output_tokens)
@@ -210,7 +211,7 @@ def load_latency_curve(
 
 
 def _find_curve_file(name: str, folder: Path) -> Path:
-    """Return the path of a curve file, relative to a folder or shipped."""
+    """Return the path of a curve file, shipped or relative to a folder."""
     files = sorted((shipped_folder("profiles") / "curves").glob("*.csv"))
     shipped = {path.stem: path for path in files}
     path = folder / name
@@ -252,7 +253,8 @@ def curve_columns(
 ) -> tuple[Float64Array, ...]:
     """Return the values of a curve's independent variable, and of other columns.
 
-    The independent variable `against`, by default the request rate [1/s], must rise.
+    The independent variable `against`, by default the request rate [1/s], must increase
+    from row to row.
     """
     columns = (against, *names)
     for name in columns:

@@ -1,6 +1,6 @@
 """Readers of foreign text files, shared by all importers.
 
-Bytes are read as text (`source`, `text`), rows of text as columns of strings
-(`tables`), and these as numbers, labels and times (`values`, `timestamps`,
-`time_units`). The module of a format names its columns. Errors name the line.
+`file_bytes` decompresses files, `text_lines` decodes their bytes to lines, and
+`delimited_tables` splits lines into columns of strings. `numbers_and_labels`,
+`timestamps` and `time_units` convert these columns. All errors name the line.
 """

@@ -1,10 +1,10 @@
 """Units of numeric times and durations, and detection of times since 1970.
 
-The unit of numbers since 1970 follows from their size, that of others from the name of
-their column, such as ``submit_ms``. Otherwise the numbers are compared, in each unit,
-with typical logs of jobs and requests (`LIKELY_SPAN_S`, `MAX_SPACING_S`,
-`MAX_RATE_PER_S`). A unit is used if all others are ten times further from typical
-values; if no unit is, the user must specify it.
+The unit of numbers since 1970 follows from their size. The unit of other numbers
+follows from the name of their column, such as ``submit_ms``. Otherwise the numbers are
+compared, in each unit, with typical logs of jobs and requests (`LIKELY_SPAN_S`,
+`MAX_SPACING_S`, `MAX_RATE_PER_S`). A unit is used if all other units are ten times
+further from typical values. If there is no such unit, the user must specify it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from diploee.base.clock import MISSING
 from diploee.base.errors import one_of, option
 from diploee.base.tables import Float64Array, Int64Array, as_numpy
 from diploee.base.units import US_PER_UNIT, TimeUnit
-from diploee.importers.text.tables import ReadTable
-from diploee.importers.text.values import (
+from diploee.importers.text.delimited_tables import ReadTable
+from diploee.importers.text.numbers_and_labels import (
     IS_NUMBER,
     MISSING_WORDS,
     Number,
@@ -40,10 +40,10 @@ SINCE_US = tuple(int(np.datetime64(y, "us").astype(np.int64)) for y in ("2000", 
 LIKELY_SPAN_S = (10.0, 20 * 366 * 86_400.0)
 MAX_SPACING_S = 60.0
 MAX_RATE_PER_S = 100.0
-"""ASSUMPTION [J]: a log or its beginning reaches over ten seconds to twenty years, its
-times are rounded to a minute at most, and there are at most 100 requests or jobs a
-second in the mean: of published traces Azure's of 2024 is the busiest that we know, at
-57 requests/s."""
+"""ASSUMPTION (judgement): a log, or its beginning, is ten seconds to twenty years long,
+its times are rounded to at most a minute, and its mean rate is at most 100 requests or
+jobs per second. (The highest known rate of a published trace is 57 requests/s, in
+Azure's of 2024.)"""
 MIN_TIMES = 30
 """Minimum number of times for inferring a unit."""
 AS_LIKELY, AS_LIKELY_FEW = 0.5, 2.0
@@ -84,7 +84,7 @@ class TimeScale:
     is_inferred: bool = False  # True if inferred from the numbers only
 
     def note(self, n_rows: int) -> dict[str, int]:
-        """Return the note on an inferred unit with the number of rows, or nothing."""
+        """Return a note on an inferred unit, with the number of rows; or no note."""
         cause = (
             f"times taken as {self.unit} by their span and spacing; else give time_unit"
         )
@@ -96,10 +96,10 @@ def infer_time_scale(
     unit: TimeUnit | None = None,
     documented: TimeUnit | None = None,
 ) -> TimeScale | None:
-    """Infer unit and origin of numeric times, in the specified or most likely unit.
+    """Infer the unit (unless specified) and origin of numeric times.
 
-    None if unclear. A format's documented unit is used if it is about as likely as the
-    best unit.
+    Return None if the unit is unclear. A format's documented unit is used if it is
+    about as likely as the most likely one.
     """
     later = values[values > 0]
     units: Sequence[TimeUnit] = (unit,) if unit else UNITS
@@ -124,9 +124,10 @@ def infer_time_scale(
 
 
 def _far_from_likely(values: Float64Array) -> dict[TimeUnit, float]:
-    """Return the misfit of times to a typical log by unit [decades].
+    """Return by unit how far times are from those of a typical log [decades].
 
-    The sum of misfits of span, spacing and rate; empty for equal times.
+    This is the sum of the distances of span, spacing and rate; empty if all times are
+    equal.
     """
     low, high = np.percentile(values, [5, 95]) if values.size else (0.0, 0.0)
     span = (high - low) / 0.9
@@ -143,7 +144,7 @@ def _far_from_likely(values: Float64Array) -> dict[TimeUnit, float]:
 
 
 def rounding_step(times: Float64Array | Int64Array) -> float:
-    """Return the resolution to which times appear rounded; 0 for fractions."""
+    """Return the resolution to which times appear rounded; 0 if they are fractions."""
     some = times[:10_000]
     different = np.unique(some)
     gaps = np.diff(different)
@@ -157,7 +158,7 @@ def rounding_step(times: Float64Array | Int64Array) -> float:
 
 
 def decades_off(value: float, low: float, high: float) -> float:
-    """Return the distance of a value from a range in powers of ten, 0 if inside."""
+    """Return the distance of a value from a range, in powers of ten; 0 if inside."""
     if value > high:
         return log10(value / high)
     return log10(low / value) if value < low else 0.0
@@ -172,10 +173,10 @@ def column_time_scale(
     stated: TimeScale | None = None,
     instead: str = "",
 ) -> TimeScale | None:
-    """Return unit and origin of a table's numeric time columns, None for timestamps.
+    """Return unit and origin of a table's numeric time columns; None for timestamps.
 
-    A stated unit and origin apply, or fail with a remedy if the size of the numbers
-    contradicts them.
+    A stated unit and origin are used. If the size of the numbers contradicts them, an
+    error suggests a remedy.
     """
     columns = [key for key in keys if key in table and len(table)]
     first = next((word for key in columns if (word := first_value(table, key))), "")
@@ -215,7 +216,7 @@ def _is_wrong(stated: TimeScale, since_1970: TimeScale, value: float) -> bool:
 
 
 def first_value(table: ReadTable, key: str) -> str:
-    """Return the first value of a column that is not missing, else empty text."""
+    """Return the first value of a column that is not missing, or empty text."""
     words = (word.as_py().strip() for word in table.columns[key])
     return next((word for word in words if word.lower() not in MISSING_WORDS), "")
 
@@ -242,7 +243,10 @@ def clock_durations_ms(table: ReadTable, key: str) -> Int64Array:
 
 
 def fields_ms(words: Any, pattern: str = CLOCKED) -> Int64Array:
-    """Return the sums of a pattern's groups, named by time units [ms], or `MISSING`."""
+    """Return durations from texts that match a pattern [ms]; `MISSING` without a match.
+
+    The groups of the pattern are named after time units.
+    """
     result = pc.extract_regex(pc.utf8_trim_whitespace(words), pattern=pattern)
     total_us = np.zeros(len(result))
     for field in result.type:

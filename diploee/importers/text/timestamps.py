@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from diploee.base.clock import MISSING, Zone
 from diploee.base.errors import InputError, option
 from diploee.base.tables import BoolArray, Int64Array, arrow_numbers
-from diploee.importers.text.tables import ReadTable
-from diploee.importers.text.values import (
+from diploee.importers.text.delimited_tables import ReadTable
+from diploee.importers.text.numbers_and_labels import (
     CORRECT_LINE,
     NO_TEXT,
     fail_values,
@@ -56,7 +56,10 @@ class Timestamps:
         return np.asarray(self.us != MISSING)
 
     def utc_us(self, zone: Zone | None) -> Int64Array:
-        """Return times in UTC [us since 1970]; local times by the zone, or as UTC."""
+        """Return times in UTC [us since 1970].
+
+        Times without an offset are local times of `zone`, or UTC without a zone.
+        """
         local = self.is_present & ~self.is_aware
         if zone is None or not local.any():
             return self.us
@@ -65,8 +68,8 @@ class Timestamps:
         return np.where(local, utc_ms * 1000 + rest_us, self.us)
 
     @cached_property
-    def offsets_min(self) -> dict[int, int]:
-        """Number of timestamps by offset from UTC [min]."""
+    def counts_by_offset_min(self) -> dict[int, int]:
+        """Numbers of timestamps by their offset from UTC [min]."""
         aware = pc.filter(self.column, arrow_numbers(self.is_aware))
         texts = pc.replace_substring_regex(
             aware, pattern=_BEFORE_OFFSET, replacement=r"\2"
@@ -78,7 +81,7 @@ class Timestamps:
         return result
 
     def zone(self) -> timezone | None:
-        """Return the offset of the first timestamp, None without an offset."""
+        """Return the offset of the first timestamp; None if it has no offset."""
         first = int(np.argmax(self.is_present)) if self.is_present.any() else -1
         if first < 0 or not self.is_aware[first]:
             return None
@@ -86,7 +89,7 @@ class Timestamps:
 
 
 def to_datetime(us: int, zone: timezone | None) -> datetime:
-    """Return a time [us since 1970] as a datetime, in a zone or naive."""
+    """Return a time [us since 1970] as a datetime, in a zone or without one."""
     if zone is None:
         return datetime(1970, 1, 1) + timedelta(microseconds=us)
     return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)).astimezone(
@@ -127,7 +130,7 @@ def parse_timestamps(
 
 
 def parse_timestamps_of_one_clock(table: ReadTable, key: str) -> Timestamps:
-    """Parse timestamps that all have offsets or none, of the years 1900 to 2199."""
+    """Parse timestamps of the years 1900 to 2199; all or none must have offsets."""
     result = parse_timestamps(table, key)
     there = result.is_present
     if there.any():

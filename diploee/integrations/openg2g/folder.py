@@ -30,9 +30,9 @@ from diploee.base.files import whole_file
 from diploee.base.plain_data import Record, checked, parse_json
 from diploee.base.tables import Float64Array
 from diploee.base.version import full_version
-from diploee.importers.text.source import read_bytes
-from diploee.importers.text.tables import parse_header_table
-from diploee.importers.text.values import Number, numbers
+from diploee.importers.text.delimited_tables import parse_header_table
+from diploee.importers.text.file_bytes import read_bytes
+from diploee.importers.text.numbers_and_labels import Number, numbers
 from diploee.integrations.openg2g.inference_model_spec import InferenceModelSpec
 from diploee.integrations.openg2g.itl_mixture import ITLMixtureModel
 from diploee.integrations.openg2g.logistic import LogisticModel

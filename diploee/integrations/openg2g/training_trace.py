@@ -27,8 +27,8 @@ from diploee.base.model import (
 from diploee.base.rng import named_rng
 from diploee.base.tables import BoolArray, Float64Array
 from diploee.base.units import whole_ms
-from diploee.importers.text.tables import read_header_table
-from diploee.importers.text.values import Number, fail_values, numbers
+from diploee.importers.text.delimited_tables import read_header_table
+from diploee.importers.text.numbers_and_labels import Number, fail_values, numbers
 from diploee.integrations.openg2g.folder import format_columns
 from diploee.integrations.openg2g.inference_model_spec import StepS
 from diploee.profiles.meter_response import resolvable_range

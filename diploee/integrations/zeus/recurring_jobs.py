@@ -23,7 +23,7 @@ from diploee.base.errors import LogFormatError, WorkloadError
 from diploee.base.rng import named_rng
 from diploee.base.tables import Float64Array, Int16Array, concat
 from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_S
-from diploee.importers.text.source import existing_file
+from diploee.importers.text.file_bytes import existing_file
 from diploee.integrations.zeus.simulator import Simulation, check_limit
 from diploee.integrations.zeus.traces import (
     TrainingTraces,

@@ -26,8 +26,8 @@ from diploee.base.errors import (
     one_of,
 )
 from diploee.base.files.paths import shipped_folder
-from diploee.importers.text.tables import ReadTable, read_header_table
-from diploee.importers.text.values import Number, numbers, texts
+from diploee.importers.text.delimited_tables import ReadTable, read_header_table
+from diploee.importers.text.numbers_and_labels import Number, numbers, texts
 from diploee.integrations.zeus.workload import (
     KNOWN_WORKLOADS,
     TrainingWorkload,

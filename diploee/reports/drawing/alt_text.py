@@ -25,7 +25,7 @@ _TIMES = {
 
 
 def alt_text(chart: Chart) -> str:
-    """Return the alternative text: highest and lowest values of the first layers."""
+    """Return the alternative text: the highest and lowest values of a few layers."""
     sentences = []
     for panel in chart.panels:
         title = f"{panel.title}: " if panel.title else ""
@@ -91,7 +91,7 @@ def caption(chart: Chart) -> str:
 
 
 def _skipped_hours(carpet: Carpet) -> list[tuple[Any, Any]]:
-    """Return day and hour of each gap within a day."""
+    """Return day and hour of each gap within a day, as of a change to summer time."""
     missing: Array = ~np.isfinite(carpet.z)
     gaps = missing.argmax(axis=0)
     within = missing.any(axis=0) & ~missing[0] & ~missing[-1]

@@ -81,8 +81,8 @@ def thin_columns(
 ) -> dict[str, Array]:
     """Return columns thinned to about `max_points` points.
 
-    `how` is "means", "ends" for the extremes of `y` (and `y2` as minimum), or empty for
-    unchanged columns.
+    `how` is "means" for means of several points, or "ends" for their extremes (with
+    minima of `y2`). If it is empty, columns are unchanged.
     """
     import pandas as pd
 

@@ -84,9 +84,9 @@ class Line:
     """Line through points, or markers alone.
 
     The tooltip shows `digits` decimals, or three significant digits if `significant`.
-    Error bars reach from the first to the second array of `limits`. If there are more
-    points than pixels, a line shows the means of several points if `means`, else their
-    extremes.
+    Error bars extend from the first to the second array of `limits`. If there are more
+    points than pixels, the line shows means of several points (if `means` is set), or
+    else their extremes.
     """
 
     x: Array
@@ -109,7 +109,7 @@ class Line:
 
 @dataclass(frozen=True, eq=False)
 class Area:
-    """Area between two lines, both with values in the tooltip if they are named."""
+    """Area between two lines; the tooltip has the values of both if they have names."""
 
     x: Array
     low: Array
@@ -129,7 +129,8 @@ class Area:
 class Stack:
     """Stacked areas of the rows of `parts`, with their total in the tooltip.
 
-    `total` is the label of the total, with the averaging time if other layers differ.
+    `total` is the label of the total. It states the averaging time if that of other
+    layers differs.
     """
 
     x: Array
@@ -217,7 +218,7 @@ class Chart:
 
 
 def repeat_last(values: Array) -> Array:
-    """Return values with the last value repeated, which draws its step to the end."""
+    """Return values with the last one repeated, so that a step line shows it."""
     return np.append(values, values[-1])
 
 

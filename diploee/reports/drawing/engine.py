@@ -1,4 +1,4 @@
-"""Interface to the renderer vl-convert, which aborts if address space is limited."""
+"""Calls of the renderer vl-convert, also where address space is limited."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def address_limit_b() -> int | None:
 def run_vl_convert(name: str, calls: Sequence[Call]) -> list[bytes]:
     """Return the results of a vl-convert function for a list of arguments.
 
-    If address space is limited, as on login nodes of clusters, the function runs in a
-    separate process. A `DrawingError` reports insufficient space.
+    If address space is limited, as on login nodes of clusters, vl-convert may abort, so
+    it is called in a separate process. A `DrawingError` reports insufficient space.
     """
     limit_b = address_limit_b()
     if limit_b is None:

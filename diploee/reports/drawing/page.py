@@ -1,7 +1,7 @@
 """Charts on an HTML page: elements, shared data columns, and the drawing script.
 
-Equal columns are stored once. Long columns are stored as 16-bit integers between their
-minimum and maximum; tooltips show only the decimals that these resolve.
+Equal columns are stored once. Long columns are stored as 16-bit integers, scaled to
+their minimum and maximum. Tooltips show no more decimals than this resolves.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def render_template(template: str, **values: Any) -> str:
 
 @cache
 def _vega_source() -> str:
-    """Return the JavaScript source of Vega, which takes a second or two to build."""
+    """Return the JavaScript source of Vega; building it takes about two seconds."""
     (program,) = run_vl_convert(
         "javascript_bundle", [(("window.vegaEmbed = vegaEmbed;",), {})]
     )

@@ -1,8 +1,8 @@
 """Vega-Lite specifications of chart panels, for pages and files.
 
-A layer's data are columns: `x`, `y`, and `y2` for the other edge of an area. Files
-store rows, thinned to the pixels. A page stores columns, which its script thins at
-every zoom.
+A layer's data are columns: `x`, `y`, and `y2` for the second edge of an area. Files
+contain rows, thinned to the number of pixels. Pages contain columns, which the page's
+script thins anew after each zoom.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class PanelSpec:
     def add_tooltip(
         self, name: str, unit: str, digits: int | None, how: str, **columns: Array
     ) -> None:
-        """Add a tooltip line; without `digits` with three significant digits."""
+        """Add a tooltip line; its value has three significant digits by default."""
         self.hover.append(
             {
                 "name": name,
@@ -345,7 +345,7 @@ def _category_axis(panel: Panel, side: str) -> Json:
 
 
 def n_characters(names: list[str]) -> int:
-    """Return the total length of the names' longest lines, with gaps of two."""
+    """Return the total length of the names' longest lines, plus two for each gap."""
     return sum(max(map(len, name.split("\n"))) + 2 for name in names)
 
 

@@ -18,7 +18,7 @@ from diploee.base.rng import named_rng
 from diploee.base.tables import Float64Array
 from diploee.base.units import HOURS_PER_WEEK
 from diploee.fits.requests.fit import fit_requests
-from diploee.fits.requests.summary import request_stream
+from diploee.fits.requests.scenario_entry import request_stream
 from diploee.importers import read_request_trace
 from diploee.scenario import scenario_from_dict
 

@@ -21,7 +21,7 @@ from diploee.fits.calendar import DAYS_OF_MONTH
 from diploee.fits.confidence_limits import poisson_limits
 from diploee.fits.overdispersion import compute_dispersion
 from diploee.fits.requests.fit import RequestFit, fit_requests, trim_trace
-from diploee.fits.requests.summary import request_stream
+from diploee.fits.requests.scenario_entry import request_stream
 from diploee.loads.import_counts import ImportCounts
 from diploee.loads.services.curves import nearest_length
 from diploee.loads.services.request_trace import RequestTrace, TokenLengths

@@ -11,7 +11,7 @@ import pytest
 
 from diploee.base.clock import WallClock
 from diploee.grid.firm.baselines import settlement_errors
-from diploee.grid.firm.calls import ALL, hours_above, limits_of
+from diploee.grid.firm.calls import ALL, call_limits, spans_above
 from diploee.grid.firm.dispatch import (
     NEVER_MS,
     DispatchedJobs,
@@ -158,10 +158,10 @@ def test_what_is_not_drawn_in_calls_is_drawn_later(level_mw: float) -> None:
         jobs.append((begin, ends_h[place], 10))
     site = year(hours(0.01, 900), sorted(jobs))
     for spans in (
-        hours_above(site, level_mw * 1e6),
+        spans_above(site, level_mw * 1e6),
         np.array([[500, 548], [900, 910]]),
     ):
-        calls, _ = limits_of(site, spans, level_mw * 1e6, H)
+        calls, _ = call_limits(site, spans, level_mw * 1e6, H)
         done = dispatch(
             site.jobs, site.kinds, calls, site.capacity, site.jobs_w, STEP_MS, H
         )

@@ -21,7 +21,7 @@ from diploee.base.units import power_unit
 from diploee.grid.limits import Limits
 from diploee.metrics.catalogue import declared_metrics
 from diploee.reports.build import build_report
-from diploee.reports.common import join_charts
+from diploee.reports.chart_elements import join_charts
 from diploee.reports.compare import MetricRow, compare
 from diploee.reports.data import read_run
 from diploee.reports.drawing.charts import Line

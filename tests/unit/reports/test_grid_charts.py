@@ -16,7 +16,7 @@ from builders import change_metrics
 
 from diploee.base.errors import InputError
 from diploee.reports.build import build_report
-from diploee.reports.common import padded_range
+from diploee.reports.chart_elements import padded_range
 from diploee.reports.data import read_run
 from diploee.reports.drawing.charts import Chart, Line, log_ticks
 from diploee.reports.grid_charts import worst_window_psd

@@ -12,8 +12,8 @@ from typing import Any
 
 from command_line import PATIENCE_S
 
+from diploee.studio.page_contents import StudioFolder
 from diploee.studio.server import Studio
-from diploee.studio.sites import StudioFolder
 
 
 @contextmanager

@@ -45,7 +45,7 @@ def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
     (outer / "run" / "manifest.json").write_text(SECRET, "utf-8")
     (folder / "runs" / "link").symlink_to(outer / "run")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(server, "Jobs", NoJobs)
+        patch.setattr(server, "JobQueue", NoJobs)
         with served(folder, 60) as made:
             yield made
 
@@ -289,7 +289,7 @@ def test_folder_that_vanished_is_one_line_naming_it(
 ) -> None:
     folder = tmp_path.resolve() / "site"
     folder.mkdir()
-    monkeypatch.setattr(server, "Jobs", NoJobs)
+    monkeypatch.setattr(server, "JobQueue", NoJobs)
     with served(folder, 60) as made:
         made.results_folder.cleanup()
         folder.rmdir()

@@ -15,7 +15,7 @@ from diploee.facility import STAGES
 from diploee.scenario import load_scenario, scenario_from_dict
 from diploee.scenario.starter import SiteAnswers
 from diploee.studio.edits import parse_yaml
-from diploee.studio.sites import (
+from diploee.studio.page_contents import (
     EQUIPMENT,
     MAX_FIRST,
     Draft,

@@ -20,7 +20,7 @@ from diploee.base.progress import Progress
 from diploee.base.version import full_version
 from diploee.profiles import ProfileLibrary
 from diploee.sweeps import RunTask, Sweep
-from diploee.sweeps.cluster import check_workers
+from diploee.sweeps.dask_cluster import check_workers
 from diploee.sweeps.task import Outcome, run_task
 
 
@@ -166,7 +166,7 @@ def test_files_of_others_are_not_replaced(
 def test_second_sweep_of_the_same_folder_is_kept_out(
     sweep: Sweep, tmp_path: Path, swept: Swept
 ) -> None:
-    from diploee.sweeps.store import lock_folder
+    from diploee.sweeps.folder import lock_folder
 
     with (
         lock_folder(tmp_path / "out"),

@@ -12,7 +12,7 @@ import pytest
 from sweep_builders import UTILIZATION, Failing, Swept, tiny_sweep
 
 from diploee.sweeps import RunTask, run_locally
-from diploee.sweeps.local import (
+from diploee.sweeps.local_processes import (
     MAX_ATTEMPTS,
     RUN_MB,
     SHARE,

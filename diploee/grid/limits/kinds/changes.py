@@ -64,12 +64,14 @@ ASSUMPTION (judgement).
 class RampLimit(LimitSpec):
     """Largest ramp over an interval, by either of two definitions.
 
-    ``adjacent_means``, as in the metrics:
-    ``(mean(P over [t, t + L)) - mean(P over [t - L, t))) / L``.
-    ``end_points``: ``(P(t + L) - P(t)) / L`` of the run's own means.
+    With power P, time t and interval L, the ramp is:
 
-    The largest ramp of adjacent means never exceeds the largest ramp of end points.
-    Both windows slide by the run's step.
+    - ``adjacent_means`` (as in the metrics): ``(mean(P over [t, t + L)) -
+      mean(P over [t - L, t))) / L``
+    - ``end_points``: ``(P(t + L) - P(t)) / L``
+
+    The time t advances by the run's step. The largest ramp of adjacent means never
+    exceeds the largest ramp of end points.
     """
 
     key = "ramps"
@@ -115,12 +117,12 @@ class RampLimit(LimitSpec):
                     yield direction, amount, f"MW/{per}", per_ms
 
     @property
-    def what(self) -> str:
+    def quantity(self) -> str:
         """Text of the limited quantity, such as `ramp over 60 s`."""
         return f"ramp over {self.interval / MS_PER_S:g} s"
 
     def changes_mw(self) -> Iterator[tuple[str, PowerBound, float, float]]:
-        """Yield each rate times the interval: the largest change over the interval."""
+        """Yield the largest change over the interval for each rate."""
         for direction, amount, _, per_ms in self.rates():
             yield direction, amount, self.interval / per_ms, self.interval
 
@@ -175,7 +177,7 @@ class RampLimit(LimitSpec):
 
 
 def _change_sizes(signal: Signal, direction: str, scale: float = 1) -> Signal:
-    """Return a signal of the sizes of changes, times `scale`: rises, falls or both."""
+    """Return a signal: sizes of the changes in a direction, multiplied by `scale`."""
 
     def changes(chunk: Chunk) -> SignalChunk | None:
         if (result := signal(chunk)) is None:
@@ -193,7 +195,7 @@ def _change_sizes(signal: Signal, direction: str, scale: float = 1) -> Signal:
 
 
 def _percentile(sizes: SignalHistogram, percent: float, scale: float) -> float | None:
-    """Return a percentile of the sizes, times `scale`; None without sizes."""
+    """Return a percentile of sizes of changes, times `scale`; None without changes."""
     histogram = sizes.result()
     return histogram.percentile(percent) * scale if histogram.count else None
 
@@ -201,9 +203,9 @@ def _percentile(sizes: SignalHistogram, percent: float, scale: float) -> float |
 class ChangeLimit(LimitSpec):
     """Largest rate of changes above a size; smaller changes may be faster.
 
-    A change of x [MW] at rate r [MW/s] takes x / r [s]. A range above x within a window
-    of that length is therefore faster than r. ASSUMPTION (judgement): power values
-    further apart do not belong to one change.
+    With size x [MW] and rate r [MW/s], a change of size x at rate r takes x / r [s]. If
+    power changes by more than x within a window of this length, it is faster than r.
+    ASSUMPTION (judgement): values further apart do not belong to the same change.
     """
 
     key = "changes"
@@ -229,7 +231,7 @@ class ChangeLimit(LimitSpec):
         return self
 
     @property
-    def what(self) -> str:
+    def quantity(self) -> str:
         """Text of the limited quantity: size, rate and window."""
         return (
             f"changes above {self.above_mw:g} MW at most {self.max_mw_per_s:g} MW/s: "
@@ -241,18 +243,18 @@ class ChangeLimit(LimitSpec):
         yield "", PowerBound(mw=self.above_mw), 1.0, self._window_s * MS_PER_S
 
     def checks(self, context: SeriesContext) -> Iterator[Check]:
-        """Yield the check on the range within the window of a change."""
+        """Yield the check on maximum minus minimum within the window of a change."""
         step_ms = context.clock.step_ms
         # The last value of a window of n values starts n - 1 intervals after the first.
         n = int(self._window_s * MS_PER_S + 1e-6) // step_ms
         context.require_window(n * step_ms)
-        yield _swing_check(context, self.what, self.above_mw, n * step_ms, n + 1)
+        yield _swing_check(context, self.quantity, self.above_mw, n * step_ms, n + 1)
 
 
 def _swing_check(
     context: SeriesContext, text: str, limit_mw: float, span_ms: int, n: int
 ) -> Check:
-    """Return a check on the range of `n` consecutive values."""
+    """Return a check on maximum minus minimum of `n` consecutive values."""
     caveats = context.step_caveats(span_ms, between_points=True)._asdict()
     step_ms, signal = context.clock.step_ms, ranges(n)
     return Check(
@@ -263,9 +265,9 @@ def _swing_check(
 class BandFilter(Band):
     """Causal Butterworth band-pass; a high-pass if `high_hz` is above Nyquist.
 
-    ASSUMPTION (judgement): the published rules name a band alone; order and causality
-    are those of a public implementation. The order is a key, and the result names the
-    whole filter.
+    The published rules specify only the band. ASSUMPTION (judgement): order and
+    causality are those of a public implementation. Users can change the order by its
+    key; the result states all parameters of the filter.
     """
 
     low_hz: Annotated[float, Field(ge=0.001)] = Field(
@@ -315,28 +317,30 @@ class SwingLimit(LimitSpec):
     filter: BandFilter | None = unset("Band-pass filter of the power; none if absent.")
 
     @property
-    def what(self) -> str:
+    def quantity(self) -> str:
         """Text of the limited quantity, such as `swing within 5 s`."""
         text = SWING.format(f"{self.window / MS_PER_S:g} s")
         band = self.filter
         return f"{text}, filtered to {band.band}" if band else text
 
     def changes_mw(self) -> Iterator[tuple[str, PowerBound, float, float]]:
-        """Yield the range; none with a filter, whose output may overshoot its input."""
+        """Yield the largest swing; none with a filter, as its output may overshoot."""
         if self.filter is None:
             yield "", self.max_mw, 1.0, self.window
 
     def chart_lines(self, step_ms: int) -> Iterator[tuple[str, PowerBound, float, int]]:  # noqa: ARG002
-        """Yield a chart line for the largest range; none with a filter."""
+        """Yield a chart line for the largest swing; nothing with a filter."""
         if self.filter is None:
             yield "swings", self.max_mw, 1.0, self.window
 
     def checks(self, context: SeriesContext) -> Iterator[Check]:
-        """Yield the check on the range within the window, filtered if specified."""
+        """Yield the check on the swing within the window, after the filter if any."""
         context.require_window(self.window, 2)
         limit, reference = self.max_mw.resolve(context)
         step_ms, n = context.clock.step_ms, self.window // context.clock.step_ms
-        check = _swing_check(context, f"{self.what}{reference}", limit, self.window, n)
+        check = _swing_check(
+            context, f"{self.quantity}{reference}", limit, self.window, n
+        )
         check.event = ("rolling_range", self.window / MS_PER_S, "")
         if self.filter is not None:
             _, band_caveats = context.visible_band(self.filter)
@@ -366,9 +370,10 @@ class SwingLimit(LimitSpec):
 class RunningFilter:
     """Filter of a series in chunks: its state continues from one chunk to the next.
 
-    It starts at rest at the first value, and leaves out the values of its start-up.
-    `sections` has shape (sections, 6). A filtered chunk repeats the previous values
-    that windows of `n_kept` values need.
+    The filter starts in steady state at the first value; its output during the start-up
+    is left out. `sections` are coefficients of second-order sections, shape (n, 6).
+    Before each filtered chunk, earlier values are repeated as windows of `n_kept`
+    values need them.
     """
 
     def __init__(self, sections: Float64Array, n_kept: int) -> None:
@@ -440,7 +445,7 @@ class _SpectralWindowLimit(Band, LimitSpec):
             )
         limit, reference = amount.resolve(context)
         return Check(
-            f"{self.what}{reference}",
+            f"{self.quantity}{reference}",
             limit,
             "MW",
             WINDOW_MS,
@@ -459,12 +464,12 @@ class BandLimit(_SpectralWindowLimit):
     max_rms_mw: PowerBound = Field(description="Maximum rms [MW].")
 
     @property
-    def what(self) -> str:
+    def quantity(self) -> str:
         """Text of the limited quantity: rms in a frequency band."""
         return BAND.format(self.band)
 
     def changes_mw(self) -> Iterator[tuple[str, PowerBound, float, float]]:
-        """Yield the rms: at most half of the load's range, at any speed."""
+        """Yield the rms, which is at most half of the load's range."""
         yield "", self.max_rms_mw, 1.0, 0
 
     def checks(self, context: SeriesContext) -> Iterator[Check]:
@@ -475,8 +480,9 @@ class BandLimit(_SpectralWindowLimit):
 class LineLimit(_SpectralWindowLimit):
     """Largest amplitude, half of peak to peak, of a spectral line in a band.
 
-    A line exceeds the noise floor of its 10-minute window as in the metrics. Its
-    amplitude is √2 times its rms, as for a sine. A window without a line counts as 0.
+    A spectral line is a peak above the noise floor of its 10-minute window, as defined
+    for the metrics. Its amplitude is √2 times its rms, as for a sine. In a window
+    without a line, the amplitude is 0.
     """
 
     key = "lines"
@@ -484,7 +490,7 @@ class LineLimit(_SpectralWindowLimit):
     max_amplitude_mw: PowerBound = Field(description="Maximum amplitude, ± [MW].")
 
     @property
-    def what(self) -> str:
+    def quantity(self) -> str:
         """Text of the limited quantity: amplitude of a spectral line in a band."""
         return f"amplitude of a line in {self.band}"
 

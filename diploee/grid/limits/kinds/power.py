@@ -1,7 +1,7 @@
 """Limits on power, demand and reactive power, each a YAML key of a limits file.
 
-Peak, energy of a day, load factor, minimum demand of a month, power factor, and
-reactive power.
+They are peak, energy of a day, load factor, minimum demand of a month, power factor,
+and reactive power.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class _ClockLimit(LimitSpec):
     ) -> Check:
         """Return a check on values that `values_from` computes from interval sums.
 
-        `limit` is the largest or least value, and its reference as text.
+        `limit` is the largest or smallest allowed value, and text on its reference.
         """
         context.require_alignment(interval_ms)
         sums, (size, reference) = ClockSums(context.clock, interval_ms), limit
@@ -101,7 +101,7 @@ class _ClockLimit(LimitSpec):
             unit_question(size, context) if unit == "MW" else "",
         )
         return Check(
-            f"{self.what}{reference}",
+            f"{self.quantity}{reference}",
             size,
             unit,
             interval_ms,
@@ -124,7 +124,7 @@ class PeakLimit(_ClockLimit):
     )
 
     @property
-    def what(self) -> str:
+    def quantity(self) -> str:
         """Text of the limited quantity: power, and the interval of its mean."""
         means = f", {interval(self.interval)} clock means" if self.interval else ""
         return f"power{means}"
@@ -162,7 +162,7 @@ class _DailyEnergyLimit(_ClockLimit):
     max_mwh: Positive
 
     @property
-    def what(self) -> str:
+    def quantity(self) -> str:
         """Text of the limited quantity: energy of a local day."""
         return "energy of a local day"
 
@@ -188,7 +188,7 @@ class LoadFactorLimit(_ClockLimit):
     )
 
     @property
-    def what(self) -> str:
+    def quantity(self) -> str:
         """Text of the limited quantity: load factor and its reference."""
         peak = f"maximum demand over {interval(self.interval)}"
         return (
@@ -215,7 +215,7 @@ class LoadFactorLimit(_ClockLimit):
             return float(means_mw.mean()) / base_mw
 
         check = check_of_run(
-            self.what,
+            self.quantity,
             self.min,
             "",
             context,
@@ -241,7 +241,7 @@ class MinimumTakeLimit(_ClockLimit):
     )
 
     @property
-    def what(self) -> str:
+    def quantity(self) -> str:
         """Text of the limited quantity: maximum demand of a month."""
         return f"maximum demand of a month over {interval(self.interval)}"
 
@@ -277,7 +277,7 @@ class _ReactiveLimit(LimitSpec):
         signal: Signal,
         least: bool,
     ) -> Check:
-        """Return a check on the means of the run's steps."""
+        """Return a check on a signal of the means over the run's steps."""
         if not context.has_reactive:
             raise NotAssessable(
                 "the run has no reactive power; give its node types 'ac_power' and "
@@ -304,7 +304,7 @@ class PowerFactorLimit(_ReactiveLimit):
         return self
 
     @property
-    def what(self) -> str:
+    def quantity(self) -> str:
         """Text of the limited quantity: power factor."""
         return "power factor"
 
@@ -313,14 +313,14 @@ class PowerFactorLimit(_ReactiveLimit):
         for side, sign in (("lagging", 1), ("leading", -1)):
             limit = getattr(self, f"min_{side}")
             if limit is not None:
-                text = f"{self.what}, {side}"
+                text = f"{self.quantity}, {side}"
                 yield self._check(
                     context, text, limit, "", _power_factor(sign), least=True
                 )
 
 
 def _power_factor(sign: int) -> Signal:
-    """Return a signal of the power factor; Q of the other sign counts as 0."""
+    """Return a signal of the power factor for one sign of Q; else Q counts as 0."""
 
     def factors(chunk: Chunk) -> SignalChunk | None:
         if chunk.reactive is None:
@@ -360,7 +360,7 @@ class ReactivePowerLimit(_ReactiveLimit):
         return self
 
     @property
-    def what(self) -> str:
+    def quantity(self) -> str:
         """Text of the limited quantity: reactive power."""
         return "reactive power"
 
@@ -369,7 +369,7 @@ class ReactivePowerLimit(_ReactiveLimit):
         for end, least in (("max", False), ("min", True)):
             limit = getattr(self, f"{end}_mvar")
             if limit is not None:
-                text = f"{'least' if least else 'largest'} {self.what}"
+                text = f"{'least' if least else 'largest'} {self.quantity}"
                 yield self._check(context, text, limit, "Mvar", _reactive_power, least)
 
 

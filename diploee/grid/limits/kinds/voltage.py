@@ -22,7 +22,8 @@ from diploee.grid.limits.check import (
 class VoltageChangeLimit(LimitSpec):
     """Largest rapid voltage change at the point of interconnection.
 
-    The grid there is the short-circuit power and X/R of the scenario's `site`.
+    The grid is modelled by the short-circuit power and the ratio X/R of the scenario's
+    `site`.
     """
 
     key = "voltage_changes"
@@ -31,7 +32,7 @@ class VoltageChangeLimit(LimitSpec):
     max_percent: Percent = Field(description="Maximum settled voltage change [%].")
 
     @property
-    def what(self) -> str:
+    def quantity(self) -> str:
         """Text of the limited quantity: rapid voltage change."""
         return "rapid voltage change, settled over 1 s"
 
@@ -57,7 +58,7 @@ class VoltageChangeLimit(LimitSpec):
             "" if context.has_reactive else "lower bound: no reactive power is modelled"
         )
         check = check_of_run(
-            self.what,
+            self.quantity,
             self.max_percent,
             "%",
             context,

@@ -28,7 +28,7 @@ from diploee.base.errors import (
 from diploee.cli.fit import fit_command
 from diploee.fits.fragment import Target, stream_yaml
 from diploee.fits.jobs.job_log_fit import JobLogFit, fit_job_log
-from diploee.fits.jobs.summary import job_stream
+from diploee.fits.jobs.scenario_entry import job_stream
 from diploee.scenario import Calendar, ClassRule, load_scenario, scenario_from_dict
 
 APP = typer.Typer()

@@ -12,9 +12,9 @@ from fit_logs import HOUR_MS, job_log
 
 from diploee.base.clock import RunClock, Zone
 from diploee.fits.jobs.job_log_fit import fit_job_log
-from diploee.fits.jobs.summary import job_stream
+from diploee.fits.jobs.scenario_entry import job_stream
 from diploee.fits.requests.fit import fit_requests
-from diploee.fits.requests.summary import request_stream
+from diploee.fits.requests.scenario_entry import request_stream
 from diploee.loads.import_counts import ImportCounts
 from diploee.loads.jobs.job_log import JobLog
 from diploee.loads.jobs.rates import hourly_rates

@@ -16,7 +16,7 @@ from diploee.base.errors import ProfileError, WorkloadError
 from diploee.fits.confidence_limits import share_limits, total_limits
 from diploee.fits.jobs.classes import group_jobs
 from diploee.fits.jobs.job_log_fit import fit_job_log
-from diploee.fits.jobs.summary import job_stream
+from diploee.fits.jobs.scenario_entry import job_stream
 from diploee.loads.import_counts import ImportCounts
 from diploee.loads.jobs.job_log import STATES
 from diploee.runs.sections import as_lines

@@ -18,7 +18,7 @@ from diploee.fits.jobs.job_log_fit import (
     LoggedJobs,
     fit_job_log,
 )
-from diploee.fits.jobs.summary import job_stream
+from diploee.fits.jobs.scenario_entry import job_stream
 from diploee.scenario import ClassRule, scenario_from_dict
 
 RULES = (ClassRule(workload="tune"),)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from diploee.grid.dynamics.block_ride_through import Voltage, simulate_response
-from diploee.grid.dynamics.curves import CURVES, check_compliance, static_check
+from diploee.grid.dynamics.curves import CURVES, check_compliance, inside_trips
 from diploee.grid.dynamics.events import EVENTS, Event
 from diploee.grid.dynamics.ride_through_study import LoadBlock, ResponseCase
 from diploee.scenario.ride_through import RideThrough
@@ -32,7 +32,7 @@ def dip(length, residual, at=0.0):
 
 
 def test_static_check_gives_the_shortest_dips_of_the_sheet():
-    found = {at.zone: at for at in static_check(CURVES["ercot_nogrr282"], PERC1)}
+    found = {at.zone: at for at in inside_trips(CURVES["ercot_nogrr282"], PERC1)}
     assert {zone: round(at.shortest_s * 1e3, 2) for zone, at in found.items()} == {
         "0.20-0.50 pu": 26.42,
         "0.00-0.20 pu": 19.48,
@@ -41,7 +41,7 @@ def test_static_check_gives_the_shortest_dips_of_the_sheet():
 
 def test_a_curve_that_stays_in_all_zones_is_found_to_stay_by_a_little():
     stays = RideThrough(preset="rides_ercot")
-    assert static_check(CURVES["ercot_nogrr282"], stays) == []
+    assert inside_trips(CURVES["ercot_nogrr282"], stays) == []
     for k, (level, time_s, at_pu, shortest_ms) in enumerate(
         [
             (0.2, 0.3, 0.0, 327.73),
@@ -55,13 +55,13 @@ def test_a_curve_that_stays_in_all_zones_is_found_to_stay_by_a_little():
         required = {0.0: 0.15, 0.2: 0.25, 0.5: 0.5, 0.8: 2.0}[at_pu]
         sooner[k]["time_s"] -= shortest_ms / 1e3 - required + 1e-4
         changed = RideThrough(preset="rides_ercot", stages=sooner)
-        zones = [at.at_pu for at in static_check(CURVES["ercot_nogrr282"], changed)]
+        zones = [at.at_pu for at in inside_trips(CURVES["ercot_nogrr282"], changed)]
         assert at_pu in zones
 
 
 def test_any_stage_between_0_9_and_1_1_pu_trips_where_a_load_must_stay_for_ever():
     early = RideThrough(stages=({"voltage_pu": 0.95, "time_s": 60.0},))
-    assert static_check(CURVES["ercot_nogrr282"], early)[0].ridden_s == inf
+    assert inside_trips(CURVES["ercot_nogrr282"], early)[0].ridden_s == inf
 
 
 @pytest.mark.parametrize(

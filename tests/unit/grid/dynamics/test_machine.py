@@ -45,7 +45,7 @@ def on_at(found: Response, time_s: float) -> float:
 
 
 def ceases(found: Response) -> list[float]:
-    return [change.time_s for change in found.changes if change.what == "transfer"]
+    return [change.time_s for change in found.changes if change.kind == "transfer"]
 
 
 def full(found: Response) -> float:
@@ -205,13 +205,13 @@ class TestSixDips:
         assert [round(t, 4) for t in ceases(found)] == at
         back = [0.6554, 15.9750, 21.3854, 76.3724, 81.7810]
         assert [round(t, 4) for t in found.ramps] == back
-        assert {c.after for c in found.changes if c.what == "return"} == {1.0}
+        assert {c.after for c in found.changes if c.kind == "return"} == {1.0}
 
     def test_default_stage_ceases_at_all_six_deeper_dips(self):
         found = simulate_response(PERC1, EVENTS["nerc_2024_07_10"].voltage(0.25))
         assert len(ceases(found)) == 6
         assert [round(t, 4) for t in found.ramps[:2]] == [0.1020, 0.6598]
-        cut = next(change for change in found.changes if change.what == "return")
+        cut = next(change for change in found.changes if change.kind == "return")
         assert (round(cut.time_s, 4), round(cut.after, 4)) == (0.5640, 0.4620)
 
     def test_slow_return_is_cut_by_the_next_dips(self):
@@ -220,7 +220,7 @@ class TestSixDips:
         assert [round(t, 4) for t in ceases(found)] == at
         back = [5.6331, 20.9527, 26.3631, 81.3501, 86.7588]
         assert [round(t, 4) for t in found.ramps] == back
-        ends = [round(c.time_s, 4) for c in found.changes if c.what == "return"]
+        ends = [round(c.time_s, 4) for c in found.changes if c.kind == "return"]
         assert ends == [15.6331, 21.3229, 36.3631, 81.7089, 96.7588]
 
 
@@ -443,7 +443,7 @@ def test_stepped_and_exact_answers_agree_on_hundreds_of_random_settings(n):
 
 def test_steps_of_any_length_give_the_answer_to_the_whole_series():
     def moves(found: Response) -> list[tuple]:
-        times = [(c.time_s, c.what, c.cause, c.after) for c in found.changes]
+        times = [(c.time_s, c.kind, c.cause, c.after) for c in found.changes]
         return [
             *((round(t, 8), *of, round(on, 8)) for t, *of, on in times),
             *(round(t, 8) for t in found.ramps),

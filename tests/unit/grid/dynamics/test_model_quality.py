@@ -19,7 +19,7 @@ from diploee.grid.dynamics import (
     Voltage,
     model_quality,
 )
-from diploee.grid.dynamics.curves import uncovered_part
+from diploee.grid.dynamics.curves import uncovered_text
 from diploee.grid.dynamics.quality_tests import BEFORE_S, envelope
 from diploee.reports import write_model_quality
 from diploee.reports.build import is_report
@@ -232,7 +232,7 @@ def test_voltage_of_a_test_is_one_that_its_curve_asks_to_ride_through(name, side
         time_s, pu, _ = zip(*steps, strict=True)
         voltage = Voltage(time_s, pu)
         assert (
-            uncovered_part(CURVES[name], Event("", "", series=voltage), voltage) == ""
+            uncovered_text(CURVES[name], Event("", "", series=voltage), voltage) == ""
         )
         assert min(voltage.pu) < 0.9 or max(voltage.pu) > 1.1
         assert voltage.pu[0] == voltage.pu[-1] == 1

@@ -375,7 +375,9 @@ def test_last_time_below_a_level_is_that_of_a_look_at_every_piece():
     for first, end in np.sort(rng.uniform(edges[0], edges[-1], (30, 2)), axis=1):
         inside = (fine_s >= first) & (fine_s < end) & (drawn < 0.3)
         expected = fine_s[inside].max() if inside.any() else first
-        assert course.last_below(0.3, first, end) == pytest.approx(expected, abs=2e-3)
+        assert course.last_time_below_s(0.3, first, end) == pytest.approx(
+            expected, abs=2e-3
+        )
 
 
 def test_tables_of_an_event_of_many_dips_show_the_first_of_them(run, tmp_path):

@@ -19,7 +19,9 @@ from diploee.base.errors import InputError
 from diploee.grid.export import FORMATS, Options, export_run
 
 NAMES = ("peak", "rise_1s", "drop_1s", "rise_10s", "drop_10s", "rise_60s", "drop_60s")
-MOVABLE = [name for name, fmt in FORMATS.items() if "event_window" in fmt.accepts()]
+MOVABLE = [
+    name for name, fmt in FORMATS.items() if "event_window" in fmt.accepted_options()
+]
 
 
 def event_w(run: Run, name: str, column: str = "facility_power_w") -> np.ndarray:

@@ -58,7 +58,7 @@ def test_every_sidecar_says_what_the_numbers_are(name, year_run, tmp_path):
 
 def test_equal_exports_are_equal_bytes(fine_run, q_table, tmp_path):
     for name, fmt in FORMATS.items():
-        if "first" not in fmt.accepts():
+        if "first" not in fmt.accepted_options():
             continue
         table = q_table if "q_table" in fmt.options else None
         for time in ("1", "2"):

@@ -15,7 +15,7 @@ from diploee import Run
 from diploee.base.errors import InputError
 from diploee.grid.export import FORMATS, Options, export_run
 from diploee.grid.export.base import ExportRequest, Format, WrittenFiles
-from diploee.grid.export.text import naive_stamps
+from diploee.grid.export.csv_writer import naive_stamps
 from diploee.runs import series
 
 
@@ -106,7 +106,7 @@ def test_option_that_a_format_has_no_use_for_is_refused_by_its_flag(
     }
     flags = {"first": "--from"}
     for name, fmt in FORMATS.items():
-        for option in chosen.keys() - fmt.accepts():
+        for option in chosen.keys() - fmt.accepted_options():
             flag = flags.get(option, f"--{option.replace('_', '-')}")
             options = Options(**{option: chosen[option]})
             with pytest.raises(InputError, match=f"^{flag}: the format '{name}' has n"):

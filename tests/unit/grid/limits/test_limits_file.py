@@ -58,7 +58,7 @@ class NightLimit(LimitSpec):
 
     key = "nights"
     max_mw: Annotated[float, Field(gt=0)]
-    what = property(lambda self: "power at night")
+    quantity = property(lambda self: "power at night")
 
     def checks(self, shown):
         yield from ()
@@ -108,7 +108,7 @@ class Unchecked(LimitSpec):
     """Says what it limits, and checks nothing."""
 
     key = "unchecked"
-    what = property(lambda self: "something")
+    quantity = property(lambda self: "something")
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,9 @@ def test_kind_that_lacks_something_is_refused_when_it_is_registered(
 
 def signal_fails(self, shown):
     step_ms = shown.clock.step_ms
-    yield Check(self.what, 1.0, "MW", step_ms, step_ms, lambda stretch: stretch.nothing)
+    yield Check(
+        self.quantity, 1.0, "MW", step_ms, step_ms, lambda stretch: stretch.nothing
+    )
 
 
 @pytest.mark.parametrize(
@@ -138,7 +140,7 @@ def signal_fails(self, shown):
         ({"checks": lambda self, shown: None}, "its checks raised TypeError"),
         ({"checks": lambda self, shown: [3]}, "its checks raised AttributeError"),
         (
-            {"what": property(lambda self: self.nothing)},
+            {"quantity": property(lambda self: self.nothing)},
             "its checks raised AttributeError",
         ),
         ({"checks": signal_fails}, "its checks raised AttributeError: 'Chunk' obj"),

@@ -20,7 +20,7 @@ from diploee import run as simulate
 from diploee.base.errors import InputError
 from diploee.grid.limits import Limits, check_limits, mitigation
 from diploee.grid.limits.mitigation import meter_power, mitigate
-from diploee.reports.cures import battery_sections
+from diploee.reports.battery_alternatives import battery_sections
 
 AGAIN = partial(simulate, engine="compiled")
 SPAN = {"duration": "12 h", "resolution": "5 s", "facility.rated_power_mw": 0.06}

@@ -205,7 +205,7 @@ def test_a_quote_that_is_open_at_the_end_of_a_line_is_refused(
 def test_an_endless_line_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("diploee.importers.text.tables.MAX_LINE_BYTES", 64)
+    monkeypatch.setattr("diploee.importers.text.delimited_tables.MAX_LINE_BYTES", 64)
     text = "submit,duration,nodes\n2024-01-01,60,2\n2024-01-01,60," + "2" * 99 + "\n"
     with pytest.raises(LogFormatError, match=r"csv:3: a line that is too long "):
         read(tmp_path, text)

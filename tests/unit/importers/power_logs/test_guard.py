@@ -20,7 +20,7 @@ from diploee.importers.power_logs.repairs import (
     MAX_LOST_TIME,
     PowerLog,
     RepairCount,
-    alternates,
+    is_alternating,
     sort_timestamps,
 )
 
@@ -253,8 +253,8 @@ def test_a_noisy_or_slow_gpu_does_not_look_like_two():
     jitter_us = rng.normal(0, 20_000, 400).astype(np.int64)
     noise_w, slow_w = rng.normal(400, 30, 400), np.repeat(rng.random(200), 2)
     for watts in (wave_w(np.arange(400)), noise_w, slow_w):
-        assert not alternates(t_us + jitter_us, watts)
-    assert not alternates(
+        assert not is_alternating(t_us + jitter_us, watts)
+    assert not is_alternating(
         np.arange(400) * 100_500 // 1_000 * 1_000, np.full(400, 300.0)
     )
 

@@ -14,7 +14,7 @@ from diploee.importers.power_logs.generic_csv import import_plain
 from diploee.importers.power_logs.mlperf_power import import_mlperf_power
 from diploee.importers.power_logs.nvidia_smi import import_nvidia_smi
 from diploee.importers.power_logs.wattameter import import_wattameter
-from diploee.importers.text import text
+from diploee.importers.text import text_lines
 from diploee.metrics.spectral_bands import profile_support
 from diploee.profiles import known_meter
 from diploee.profiles.profile import PowerBoundary
@@ -127,7 +127,7 @@ def test_column_that_is_twice_in_a_parquet_file_is_refused_only_where_it_is_read
 
 def test_parquet_that_unpacks_beyond_the_limit_is_refused_unread(tmp_path, monkeypatch):
     path = parquet(tmp_path, t_s=np.arange(10_000.0), power_w=np.ones(10_000))
-    monkeypatch.setattr(text, "MAX_UNPACKED_BYTES", 1 << 17)
+    monkeypatch.setattr(text_lines, "MAX_UNPACKED_BYTES", 1 << 17)
     with pytest.raises(
         LogFormatError, match=r"job\.parquet: unpacks to more than 0 MiB"
     ):

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from diploee.base.errors import InputError, LogFormatError
-from diploee.importers.request_traces import counts, read_request_trace
-from diploee.importers.text.text import TextLines, read_blocks
+from diploee.importers.request_traces import read_request_trace, request_counts
+from diploee.importers.text.text_lines import TextLines, read_blocks
 
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens"
 BURST = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type"
@@ -113,7 +113,7 @@ def test_an_empty_model_is_the_service_unknown(tmp_path: Path) -> None:
 def test_too_many_services_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counts, "MAX_SERVICES", 3)
+    monkeypatch.setattr(request_counts, "MAX_SERVICES", 3)
     path = write(
         tmp_path / "c.csv", "time_s,service", *(f"{i},user{i}" for i in range(4))
     )
@@ -275,7 +275,7 @@ def test_column_mappings_are_for_plain_csv_only(tmp_path: Path) -> None:
 def test_blocks_hold_whole_lines_and_know_their_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("diploee.importers.text.source.PIECE_BYTES", 7)
+    monkeypatch.setattr("diploee.importers.text.file_bytes.PIECE_BYTES", 7)
     path = write(tmp_path / "t", "one", "", "three", "a longer fourth", "five")
     found = list(read_blocks(path))
     assert b"".join(block.data for block in found) == path.read_bytes()
@@ -288,8 +288,8 @@ def test_blocks_hold_whole_lines_and_know_their_numbers(
 def test_a_line_without_end_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("diploee.importers.text.source.PIECE_BYTES", 2**16)
-    monkeypatch.setattr("diploee.importers.text.text.MAX_LINE_BYTES", 2**20)
+    monkeypatch.setattr("diploee.importers.text.file_bytes.PIECE_BYTES", 2**16)
+    monkeypatch.setattr("diploee.importers.text.text_lines.MAX_LINE_BYTES", 2**20)
     path = write(tmp_path / "t", "one", "x" * 2**21)
     with pytest.raises(LogFormatError, match=f"^{path}:2: a line of more than 1 MiB"):
         list(read_blocks(path))

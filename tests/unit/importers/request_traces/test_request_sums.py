@@ -11,7 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diploee.importers import read_request_trace
-from diploee.importers.request_traces.counts import EDGES, RequestCounts, bin_indices
+from diploee.importers.request_traces.request_counts import (
+    EDGES,
+    RequestCounts,
+    bin_indices,
+)
 
 requests = st.lists(
     st.lists(

@@ -11,7 +11,7 @@ import pytest
 from diploee.base.clock import RunClock
 from diploee.fits.binned_counts import BinnedCounts
 from diploee.fits.calendar import fit_calendar
-from diploee.fits.weeks import fit_weeks
+from diploee.fits.week_to_week import fit_weeks
 from diploee.loads.jobs.rates import HourlyRates, hourly_rates
 from diploee.scenario import Calendar
 

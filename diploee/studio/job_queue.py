@@ -1,4 +1,7 @@
-"""Child process of the studio, which runs one job at a time: start, progress, stop."""
+"""Queue of the studio's jobs, which a child process runs one at a time.
+
+A job is a simulation, a page or a file. `worker` is the program of the child process.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ BEAT_S = 0.5
 MAX_LINE_B = 1 << 22
 
 
-class Jobs:
+class JobQueue:
     """Queue of jobs for a child process that stays alive between jobs."""
 
     def __init__(self) -> None:
@@ -71,7 +74,7 @@ class Jobs:
                     self._stopping = asyncio.create_task(self._stop(writes))
 
     async def close(self) -> None:
-        """End the child, after the job that is being stopped."""
+        """End the child process, once a job that is being stopped has ended."""
         await self._wait_for_stop()
         if self._starting is not None:
             with suppress(DiploeeError):
@@ -85,7 +88,10 @@ class Jobs:
             self._stopping = None
 
     async def _running_child(self) -> asyncio.subprocess.Process:
-        """Return the running child; a page that closes does not cancel its start."""
+        """Return the running child; start it first if needed.
+
+        If a page is closed meanwhile, the start is not cancelled.
+        """
         if self.child is None or self.child.returncode is not None:
             self._starting = starting = self._starting or asyncio.create_task(
                 self._start()
@@ -101,7 +107,7 @@ class Jobs:
         child = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "diploee.studio.work",
+            "diploee.studio.worker",
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,

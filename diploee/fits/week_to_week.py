@@ -1,10 +1,11 @@
-"""Differences between weeks: standard deviation and correlation of weekly factors.
+"""Differences between weeks: standard deviation and correlation time of week factors.
 
-The ratio of a week's count to its expectation is modelled as normal: a mean, the week's
-factor with the variance and correlation of the key `week_to_week`, and noise from the
-variance of days within weeks. Both parameters are restricted maximum likelihood
-estimates (Patterson and Thompson 1971), which allow for the estimated mean. Differences
-that fitted month weights explain are not part of the result.
+The ratio of a week's count to its expected count is modelled as a mean plus two normal
+terms. One is the week's deviation, with the standard deviation and correlation time of
+the key `week_to_week`. The other is noise, whose variance follows from the scatter of
+days within weeks. Standard deviation and correlation time are restricted maximum
+likelihood estimates (Patterson and Thompson 1971), which allow for the mean being
+estimated. Differences explained by fitted month weights are excluded.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ without limit, and generated years differ from the log by any factor.
 
 @dataclass(frozen=True, eq=False)
 class WeekFit:
-    """Fitted size and correlation of differences between weeks."""
+    """Fitted standard deviation and correlation time of differences between weeks."""
 
     n_weeks: int  # complete calendar weeks, Monday to Sunday
     # Relative standard deviation of weekly means, reduced by its uncertainty, with

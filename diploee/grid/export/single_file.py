@@ -1,4 +1,4 @@
-"""Exports of a single file: timestamped CSV, 8,760 hours, playback, OpenG2G, REopt."""
+"""Exports to a single file: timestamped CSV, 8,760 hours, playback, OpenG2G, REopt."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from diploee.base.clock import named_zone
 from diploee.base.errors import InputError
 from diploee.base.units import MS_PER_H
 from diploee.grid.export.base import ExportRequest, WrittenFiles
-from diploee.grid.export.text import csv_file, local_stamps, naive_stamps, to_kw
+from diploee.grid.export.csv_writer import csv_file, local_stamps, naive_stamps, to_kw
 from diploee.scenario.models import Facility
 
 
@@ -23,7 +23,7 @@ def write_plain(request: ExportRequest) -> WrittenFiles:
     zone = named_zone(name) if name else facility.zone
     with csv_file(request.path, ("timestamp", request.options.column)) as write:
         for block in request.blocks():
-            stamps = local_stamps(block.starts_ms, zone, request.in_milliseconds)
+            stamps = local_stamps(block.starts_ms, zone, request.needs_milliseconds)
             write(stamps, np.round(block.power_w, 3))
     notes = (
         (
@@ -48,7 +48,7 @@ def write_plain(request: ExportRequest) -> WrittenFiles:
 
 
 def write_facility(request: ExportRequest) -> WrittenFiles:
-    """Write the three columns of the published years of whole facilities."""
+    """Write the three columns of the published data sets of facilities' years."""
     of_pool = f"utilization.{request.options.column.partition('.')[2]}"
     occupancy = of_pool if of_pool in request.source.check() else "utilization"
     offset = request.start.utcoffset() or timedelta()
@@ -60,7 +60,7 @@ def write_facility(request: ExportRequest) -> WrittenFiles:
         for block, share in zip(request.blocks(), shares, strict=True):
             at_ms = block.starts_ms + offset // timedelta(milliseconds=1)
             write(
-                naive_stamps(at_ms, request.in_milliseconds),
+                naive_stamps(at_ms, request.needs_milliseconds),
                 np.round(block.power_w, 3),
                 np.round(share.columns[occupancy], 6),
             )
@@ -140,7 +140,7 @@ def write_per_gpu(request: ExportRequest, header: tuple[str, str]) -> WrittenFil
 
 
 def _count_gpus(facility: Facility, column: str) -> int:
-    """Return the number of GPUs of a column's power: one pool's, or all."""
+    """Return the number of GPUs behind a power column: those of its pool, or all."""
     pool_name = column.partition(".")[2]
     return sum(
         pool.n_nodes * facility.node_type_of(name).n_gpus

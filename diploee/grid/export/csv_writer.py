@@ -1,4 +1,4 @@
-"""CSV files written block by block, and timestamps as text."""
+"""Writer of CSV files, block by block, and formatting of timestamps."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def to_mw(power_w: Float64Array) -> Float64Array:
 
 
 def write_rows(path: Path, rows: Iterable[Iterable[Any]]) -> None:
-    """Write rows of mixed cells to a CSV file; text like a formula is quoted."""
+    """Write rows to a CSV file; an apostrophe is put before text like a formula."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerows(map(spreadsheet_cell, row) for row in rows)

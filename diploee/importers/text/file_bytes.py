@@ -1,6 +1,7 @@
-"""Access to foreign files as bytes, decompressed by their content.
+"""Access to the bytes of foreign files, decompressed if they are compressed.
 
-Only regular files are read, up to a maximum size.
+Only regular files are read, up to a maximum size. Compression is detected from the
+content.
 """
 
 from __future__ import annotations
@@ -59,13 +60,13 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the stored bytes of a regular file, or fail as `open_file` does."""
+    """Return the bytes of a regular file as stored, that is, not decompressed."""
     with open_file(path) as file, convert_os_errors(path, "give a readable file"):
         return file.read()
 
 
 def existing_file(path: Path, key: str) -> Path:
-    """Return the path if it exists, else raise `LogFormatError` with the YAML key."""
+    """Return the path if it exists, else raise `LogFormatError` that names the key."""
     with convert_os_errors(path, f"{key} is relative to the scenario file"):
         path.stat()
     return path
@@ -124,7 +125,7 @@ def decompress_chunks(path: Path, file: BinaryIO) -> Iterator[bytes]:
 
 
 def fail_size(path: Path, limit: float, which: str = "") -> NoReturn:
-    """Raise `LogFormatError` for a file that decompresses to over a limit [bytes]."""
+    """Raise `LogFormatError` for a file with more than `limit` decompressed bytes."""
     raise LogFormatError(
         f"{path}: unpacks to more than {limit / 2**20:,.0f} MiB{which}, which is no "
         "log that can be read; unpack it and look at it, or split it"

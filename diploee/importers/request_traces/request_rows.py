@@ -1,4 +1,4 @@
-"""Requests of a block as arrays, and the rules that select valid rows."""
+"""Requests of a block as arrays, with missing values marked."""
 
 from __future__ import annotations
 
@@ -13,10 +13,15 @@ from diploee.base.clock import MISSING, Zone
 from diploee.base.errors import LogFormatError
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import US_PER_UNIT, TimeUnit
-from diploee.importers.text.tables import ReadTable
+from diploee.importers.text.delimited_tables import ReadTable
+from diploee.importers.text.numbers_and_labels import (
+    CORRECT_LINE,
+    Number,
+    labels,
+    numbers,
+)
 from diploee.importers.text.time_units import TimeScale
 from diploee.importers.text.timestamps import parse_timestamps
-from diploee.importers.text.values import CORRECT_LINE, Number, labels, numbers
 
 MAX_TIME_US = 10**18
 """Maximum time of a request [us], about 31,000 years."""
@@ -83,7 +88,7 @@ def request_rows(
 def _times(
     table: ReadTable, time_scale: TimeScale | None, zone: Zone | None
 ) -> RequestRows:
-    """Return the requests of a table with times only, without lengths or services."""
+    """Return the requests of a table with only their times set."""
     if time_scale is not None:
         unit_us = US_PER_UNIT[time_scale.unit]
         kind = Number(MAX_TIME_US / unit_us, of=time_scale.unit)

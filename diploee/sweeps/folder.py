@@ -1,6 +1,6 @@
-"""Folder of a sweep, possibly shared by machines: ``runs/`` and files of all runs.
+"""Folder of a sweep, which machines may share: ``runs/``, and files on all runs.
 
-Runs and files are written atomically: a run folder with a manifest is complete.
+Runs and files are written atomically, so a run folder with a manifest is complete.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def write_file(path: Path, content: bytes) -> None:
 def lock_folder(folder: Path) -> Iterator[None]:
     """Lock a folder against other sweeps until the process ends.
 
-    Removes the leftovers of dead workers, and at exit a newly created folder that is
-    still empty.
+    Unfinished files of killed workers are removed. At exit, a newly created folder is
+    removed if it is still empty.
     """
     from filelock import FileLock, Timeout
 
@@ -90,6 +90,6 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove leftovers of killed workers; no other process writes here now."""
+    """Remove unfinished files of killed workers; call it only with the lock."""
     for each in (folder, folder / RUNS):
         remove_leftovers(each, 0.0)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from diploee.base.errors import DiploeeError, InputError
-from diploee.sweeps.store import read_file, write_file
+from diploee.sweeps.folder import read_file, write_file
 from diploee.sweeps.task import Outcome, RunTask, check_importable, run_task
 
 CONNECT_TIMEOUT_S = 5
@@ -34,24 +34,24 @@ def run_on_dask(tasks: Sequence[RunTask], address: Any) -> Iterator[Outcome]:
     Parameters
     ----------
     tasks : sequence of RunTask
-        All are passed to the scheduler at once.
+        The runs, all of which are passed to the scheduler at once.
     address : str or distributed.Client
         Address of the scheduler, such as ``tcp://10.0.0.1:8786``, or a client of it.
 
     Returns
     -------
     iterator of Outcome
-        In order of completion. When the iterator is closed, runs not yet begun are
-        cancelled.
+        Outcomes in the order of completion. When the iterator is closed, runs that have
+        not begun are cancelled.
 
     Raises
     ------
     InputError
-        Before any run: if `distributed` is not installed, the address does not respond,
+        Before any run, if `distributed` is not installed, the address does not respond,
         there is no worker, or a worker does not see the sweep's folder or can't import
         your own code.
     DiploeeError
-        If the scheduler is lost.
+        If the connection to the scheduler is lost.
     """
     check_importable(tasks)
     scheduler = getattr(address, "scheduler", None)  # of a client
@@ -99,7 +99,7 @@ def _connect(address: str) -> Any:
 
 
 async def _shake_hands(address: str) -> None:
-    """Connect as Dask's own processes do, and part again."""
+    """Raise an error unless a connection to a Dask scheduler can be opened."""
     from distributed.comm.core import connect
 
     comm = await connect(address, timeout=CONNECT_TIMEOUT_S)  # type: ignore[no-untyped-call]

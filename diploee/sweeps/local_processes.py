@@ -56,7 +56,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's malloc.h
 def usable_cores() -> int:
     """Return the number of cores that this process may use.
 
-    In a container, the number of cores assigned to it.
+    In a container, these are the cores assigned to it.
     """
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
@@ -65,8 +65,8 @@ def usable_cores() -> int:
 def available_mb(meminfo: Path = Path("/proc/meminfo")) -> float | None:
     """Return the memory available to new processes [MB]; None if unknown.
 
-    The minimum of the machine's memory and the limit of its control group (a container,
-    a Slurm job).
+    This is the smaller of the machine's free memory and what the limit of the control
+    group (such as a container or a Slurm job) leaves.
     """
     result: list[float] = []
     for line in _text(meminfo).splitlines():
@@ -103,14 +103,15 @@ def run_locally(tasks: Sequence[RunTask], n_workers: int) -> Iterator[Outcome]:
     Parameters
     ----------
     tasks : sequence of RunTask
-        Started in this order.
+        The runs, which are started in this order.
     n_workers : int
         Maximum number of processes; fewer are used if memory is short.
 
     Yields
     ------
     Outcome
-        In order of completion. When the generator is closed, the workers are stopped.
+        Outcome of each run, in the order of completion. When the generator is closed,
+        the workers are stopped.
 
     Raises
     ------
@@ -147,7 +148,7 @@ def _run_locally(tasks: Sequence[RunTask], n_workers: int) -> Iterator[Outcome]:
 
 
 class _Workers(SpawnContext):
-    """Multiprocessing context that starts processes and retains them."""
+    """Multiprocessing context that keeps a list of the processes it started."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -192,9 +193,9 @@ def _run_in_pool(
 
 @contextmanager
 def _delay_interrupts() -> Iterator[None]:
-    """Delay interrupts until a process has started completely.
+    """Delay interrupts while worker processes are started.
 
-    The new process inherits the blocked signals.
+    The new processes inherit the blocked signals.
     """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
@@ -211,8 +212,7 @@ def _delay_interrupts() -> Iterator[None]:
 def _without_main_script() -> Iterator[None]:
     """Start processes that do not import the calling script again.
 
-    They do not need it. Otherwise a script with a sweep would have to check whether it
-    is ``__main__``.
+    A user's script with a sweep thus does not have to check whether it is ``__main__``.
     """
     caller, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
     try:

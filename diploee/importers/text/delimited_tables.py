@@ -15,7 +15,7 @@ import pyarrow.csv as pa_csv
 
 from diploee.base.errors import LogFormatError, did_you_mean, one_line, one_of, plural
 from diploee.base.tables import BoolArray, Int64Array, arrow_numbers, arrow_texts
-from diploee.importers.text.text import (
+from diploee.importers.text.text_lines import (
     MAX_LINE_BYTES,
     TextLines,
     decode_text,
@@ -32,7 +32,7 @@ REPEATED_HEADER = "repeated headers; skipped"
 
 @dataclass(frozen=True, eq=False)
 class ReadTable:
-    """Columns of a file as text, under the reader's own keys, with line numbers."""
+    """Columns of a file as text, by keys that the reader chose, with line numbers."""
 
     path: Path  # named in errors
     columns: Mapping[str, Any]  # string columns by key, all of one length
@@ -61,14 +61,14 @@ class ReadTable:
         return replace(self, columns=columns, where=where)
 
     def row_locator(self, rows: Int64Array) -> Callable[[int], str]:
-        """Return a function from the index in `rows` to file and line."""
+        """Return a function that gives file and line for an index into `rows`."""
         where = self.where  # not self, so that no columns stay in memory
         return lambda nth: where(int(rows[nth]))
 
 
 @dataclass(frozen=True, eq=False)
 class HeaderTable:
-    """Delimited text with its column names, before its columns are read."""
+    """Delimited text with known column names, whose columns are not read yet."""
 
     text: TextLines
     names: tuple[str, ...]  # names of all columns, in order
@@ -83,18 +83,18 @@ class HeaderTable:
 
     @property
     def header(self) -> str:
-        """File and line of the header, for errors."""
+        """File and line of the header, as text for errors."""
         return f"{self.path}:{self.header_line or 1}"
 
     def has(self, *names: str) -> bool:
-        """Return True if the table has columns of all these names, in any case."""
+        """Return True if the table has columns of all these names, ignoring case."""
         columns = {name.casefold() for name in self.names}
         return {name.casefold() for name in names} <= columns
 
     def index(self, name: str) -> int | None:
-        """Return the index of a column by exact name, else by name in any case.
+        """Return the index of a column by its exact name, else ignoring case.
 
-        None if there is no column of the name, or several.
+        Return None if there is no column of the name, or several.
         """
         for fold in (str, str.casefold):
             matches = [i for i, n in enumerate(self.names) if fold(n) == fold(name)]
@@ -128,7 +128,7 @@ class HeaderTable:
         *,
         may_be_cut: bool = False,
     ) -> ReadTable:
-        """Read required columns as text, by name or under keys.
+        """Read columns as text, under their names or under keys mapped to names.
 
         Blank lines and rows that repeat the header are skipped.
         """
@@ -180,7 +180,7 @@ class HeaderTable:
     def _parse(
         self, body: memoryview, indices: Mapping[str, int | None], odd: _MalformedRows
     ) -> tuple[pa.Table, str]:
-        """Return the parsed columns by index, and the parser's error or empty text."""
+        """Return the parsed columns by index, and the parser's error ("" if none)."""
         names = [f"#{index}" for index in range(len(self.names))]
         wanted = list(dict.fromkeys(f"#{index}" for index in indices.values()))
         nothing = pa.table({name: pa.array([], pa.string()) for name in wanted})
@@ -214,8 +214,8 @@ class HeaderTable:
 class _MalformedRows:
     """Handler of lines with a wrong number of fields, which collects line numbers.
 
-    Numbers count from 1 among lines that are not empty. Blank lines are in `numbers`
-    only, others in `wrong` as well.
+    Lines that are not empty are numbered from 1. `numbers` has the collected lines,
+    `wrong` those of them that are not blank.
     """
 
     numbers: list[int] = field(default_factory=list)
@@ -231,13 +231,13 @@ class _MalformedRows:
 
 
 def read_header_table(path: Path | str, expected: str) -> HeaderTable:
-    """Read a delimited file up to its header; columns are read on request."""
+    """Read a delimited file's header; the result reads columns on request."""
     path = Path(path)
     return read_header(read_text(path, expected).without_comments("#"), DELIMITERS)
 
 
 def parse_header_table(path: Path, stored: bytes, expected: str) -> HeaderTable:
-    """Parse stored file content up to its header; columns are read on request."""
+    """Parse the header of stored file content; the result reads columns on request."""
     return read_header(
         decode_text(path, stored, expected).without_comments("#"), DELIMITERS
     )
@@ -296,7 +296,7 @@ def _without_headers(table: ReadTable) -> ReadTable:
 
 
 def _fail_reading(text: TextLines, start: int, problem: str) -> NoReturn:
-    """Raise `LogFormatError` for the first line too long or with open quotes."""
+    """Raise `LogFormatError` for the first line that is too long or has open quotes."""
     lines = text.data[start:].split(b"\n")
     for number, line in enumerate(lines, text.line_at(start)):
         if len(line) >= MAX_LINE_BYTES or line.count(b'"') % 2:

@@ -1,4 +1,4 @@
-"""Comparison of a battery with other measures that meet the limits."""
+"""Comparison of a battery with changes to large jobs that also meet the limits."""
 
 from __future__ import annotations
 
@@ -45,11 +45,10 @@ def battery_sections(
     mitigation : Mitigation
         Result of `mitigate`.
     simulate : callable
-        Simulates a scenario into a folder, as `diploee.run` with the profiles of
-        the run.
+        Function that simulates a scenario into a folder, as `diploee.run` does.
     at_most_s : float, optional
-        Total time for simulations of alternatives [s]; an alternative that is forecast
-        to exceed the rest of it is left out.
+        Computing time for all alternatives together [s]. An alternative is left out if
+        its forecast exceeds the time that remains.
 
     Returns
     -------

@@ -1,8 +1,8 @@
 """Child process of a studio, which runs one job at a time.
 
-A job is a line of JSON on standard input. Its output is several lines, the last with
-``end``. SIGINT stops the current job and removes unfinished files. The process also
-ends if its output is closed.
+A job is a line of JSON on standard input. The job's messages are lines of JSON on
+standard output; the last one has ``end``. SIGINT stops the current job and removes its
+unfinished files. The process ends if its output is closed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from diploee.runs.formatting import interval
 from diploee.runs.parquet_files import FACILITY_FILE
 from diploee.runs.reader import RunFolder
 from diploee.scenario.models import Scenario
-from diploee.studio.sites import StudioFolder, checked_scenario, week_text
+from diploee.studio.page_contents import StudioFolder, checked_scenario, week_text
 
 Say = Callable[..., None]
 EVERY_S = 0.1
@@ -181,7 +181,7 @@ class Worker:
         Figures().scripts()  # takes a second the first time
 
     def run(self, job: dict[str, Any]) -> None:
-        """Simulate a scenario or a week of it, and make its pages and differences."""
+        """Simulate a scenario, or a week of it; write its pages, and compare it."""
         studio_folder, folder, frames = (
             StudioFolder(Path(job["root"])),
             Path(job["folder"]),
@@ -272,7 +272,7 @@ class Worker:
         self.say(frame=name)
 
     def _differences(self, before: str | None, run: RunFolder) -> dict[str, Any]:
-        """Return the differences from an earlier run of the same period, if any."""
+        """Return the differences from the previous run if its period is the same."""
         if not before or not (Path(before) / FACILITY_FILE).exists():
             return {}
         try:
@@ -308,8 +308,8 @@ def _difference_texts(comparison: Comparison) -> list[str]:
 def _existing_run(folder: Path, sha256: str, is_known: bool) -> RunFolder | None:
     """Return an existing run of the same scenario and version, or None.
 
-    If `facility.size` scales a scenario, its manifest has the hash of the sized site,
-    so `is_known` runs are not compared.
+    With `is_known` the hash is not compared, because a scenario scaled by
+    `facility.size` has the hash of the scaled site in its manifest.
     """
     try:
         run = RunFolder.open(folder)

@@ -1,6 +1,6 @@
 """Request counts of a trace by service, time step and token length.
 
-Each length up to 128 tokens has a separate bin; bins of longer requests are 1 % wide.
+Token lengths up to 128 have a bin each; bins of longer ones are 1 % wide.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from diploee.base.errors import InputError, LogFormatError, did_you_mean, one_of
 from diploee.base.tables import Float64Array, Int64Array, arrow_numbers, as_numpy
 from diploee.base.units import MS_PER_DAY, MS_PER_S
-from diploee.importers.request_traces.rows import MAX_TOKENS, RequestRows
+from diploee.importers.request_traces.request_rows import MAX_TOKENS, RequestRows
 from diploee.loads.import_counts import ImportCounts
 from diploee.loads.services.request_trace import TokenLengths
 
@@ -56,7 +56,7 @@ class RequestCounts:
         self._parts: list[pa.Table] = []
 
     def add(self, numbers: Int64Array, service: Int64Array) -> None:
-        """Count numbers with the services of the same rows."""
+        """Count numbers by service; both arrays have a value per row."""
         result = pc.value_counts(arrow_numbers(numbers * _SERVICES + service))
         self._parts.append(pa.Table.from_arrays(result.flatten(), ["key", "n"]))
         if sum(map(len, self._parts[1:])) > max(_MANY, len(self._parts[0])):
@@ -67,7 +67,7 @@ class RequestCounts:
         self._parts = [table.select(["key", "n_sum"]).rename_columns(["key", "n"])]
 
     def result(self) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """Return numbers, services, and counts of their combinations."""
+        """Return number, service and count of each combination that occurs."""
         if not self._parts:
             return (np.zeros(0, dtype=np.int64),) * 3
         self._merge()
@@ -111,7 +111,7 @@ def check_span(path: Path, n_steps: int, n_services: int, step_ms: int) -> None:
         )
 
 
-def check_kept(path: Path, counts: ImportCounts) -> None:
+def check_any_row_kept(path: Path, counts: ImportCounts) -> None:
     """Raise `LogFormatError` with the causes if all rows were dropped."""
     if not counts.n_kept:
         raise LogFormatError(
@@ -121,7 +121,7 @@ def check_kept(path: Path, counts: ImportCounts) -> None:
 
 
 class ServiceNames:
-    """Numbering of services from 0, of requested or of all services in a trace.
+    """Numbers from 0 for the requested services of a trace, or for all.
 
     A trace without service names has one service.
     """

@@ -1,7 +1,6 @@
-"""Text lines of a foreign file, with their line numbers, checked before parsing.
+"""Text lines of a foreign file with line numbers, decoded and checked before parsing.
 
-The text is decompressed, UTF-8, and has LF line ends. A Parquet file is read as the CSV
-file of its table.
+The text is UTF-8 with LF line ends. A Parquet file is converted to CSV text.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import pyarrow.parquet as pq
 
 from diploee.base.errors import Brief, LogFormatError, one_line
 from diploee.base.tables import Int64Array
-from diploee.importers.text.source import (
+from diploee.importers.text.file_bytes import (
     MAX_UNPACKED_BYTES,
     decompress,
     decompress_chunks,
@@ -59,7 +58,7 @@ class TextLines(Brief):
 
     @cached_property
     def head(self) -> str:
-        """Text of up to 64 KiB from the first non-blank line on."""
+        """First 64 KiB of text from the first non-blank line on."""
         return self.data[self.start : self.start + HEAD_BYTES].decode(
             "utf-8", "replace"
         )
@@ -97,15 +96,15 @@ class TextLines(Brief):
                 yield number, line
 
     def from_offset(self, offset: int) -> TextLines:
-        """Return the lines from a byte offset on, the start of a line."""
+        """Return the lines from a byte offset on, which must be a line's start."""
         return replace(self, data=self.data[offset:], first_line=self.line_at(offset))
 
     def before_offset(self, offset: int) -> TextLines:
-        """Return the lines before a byte offset, the start of a line."""
+        """Return the lines before a byte offset, which must be a line's start."""
         return replace(self, data=self.data[:offset])
 
     def without_comments(self, sign: str) -> TextLines:
-        """Return the text with comment lines emptied, which begin with a sign."""
+        """Return the text with lines emptied that begin with the comment sign."""
         last = self.data.rfind(sign.encode()) + 1
         comment = re.compile(rb"^[ \t]*" + re.escape(sign.encode()) + rb"[^\n]*", re.M)
         end = self.data.find(b"\n", last) if last else 0
@@ -124,9 +123,9 @@ class TextLines(Brief):
     def pad_rows(
         self, delimiter: str, n_least: int, n_fields: int
     ) -> tuple[TextLines, int]:
-        """Return the text with missing last fields added as empty, and the row count.
+        """Return the text with missing last fields added, and the number of such rows.
 
-        Rows with fewer than `n_least` fields are left as they are.
+        The added fields are empty. Rows with fewer than `n_least` fields are unchanged.
         """
         sign = delimiter.encode()
         lines = self.data.split(b"\n")
@@ -148,7 +147,7 @@ def read_text(path: Path, expected: str) -> TextLines:
 
 
 def decode_text(path: Path, stored: bytes, expected: str) -> TextLines:
-    """Return stored file content as text, from plain, compressed or Parquet data."""
+    """Decode stored file content (plain, compressed or Parquet) to text."""
     data = decompress(path, stored)
     if data.startswith(_PARQUET) or {".parquet", ".pq"} & set(path.suffixes[-2:]):
         data = _csv_of_parquet(path, data)
@@ -194,7 +193,7 @@ def first_block(
 
 
 def _text(path: Path, data: bytes, first_line: int = 1) -> TextLines:
-    """Return bytes as lines ended by LF, without byte order mark; fail if no text."""
+    """Decode bytes to lines with LF ends, without byte order mark; fail if not text."""
     if first_line == 1:
         kinds = [name for magic, name in _NOT_TEXT.items() if data.startswith(magic)]
         if kinds or data[257:262] == b"ustar":
@@ -227,8 +226,8 @@ def _text(path: Path, data: bytes, first_line: int = 1) -> TextLines:
 def _csv_of_parquet(path: Path, data: bytes) -> bytes:
     """Convert a Parquet file to CSV text; row n, from 0, is line n + 2.
 
-    Nested columns, such as lists, are dropped; durations are in seconds, and timestamps
-    with a zone in UTC.
+    Nested columns, such as lists, are dropped. Durations become seconds, and timestamps
+    with a zone become UTC.
     """
     try:
         with pq.ParquetFile(pa.BufferReader(data)) as file:
@@ -252,7 +251,7 @@ def _csv_of_parquet(path: Path, data: bytes) -> bytes:
 
 
 def _csv_writable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column converted to values that Arrow writes to CSV as expected."""
+    """Return a column in a type that Arrow can write to CSV."""
     kind = column.type
     if pa.types.is_duration(kind):
         us = pc.cast(pc.cast(column, pa.duration("us"), safe=False), pa.int64())

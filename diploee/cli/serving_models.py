@@ -1,7 +1,7 @@
-"""`diploee fit-models` and `diploee serving-trace`: models of served inference.
+"""`diploee fit-models` and `diploee serving-trace`: models of inference services.
 
-The first fits serving models to benchmark data, the second makes power profiles with
-the analytical GPU power model.
+`fit-models` fits them to benchmark data. `serving-trace` makes a power profile from a
+request trace, with the batch power model.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ def serving_trace(
 ) -> None:
     """Make the power profile of a served model from a request trace.
 
-    The number of concurrent sequences in steps of 0.1 s follows from the prefill rate
-    and the time per token, and the power from the batch power model (experimental).
+    Prefill rate and time per token give the number of concurrent sequences in steps of
+    0.1 s, and the batch power model (experimental) gives their power.
     """
     law = _batch_power_model(parameters or ())
     read = read_request_trace(trace, time_unit=time_unit, requests=True)

@@ -1,8 +1,7 @@
 """Contents of a studio page: form fields, diagram, and commands of its scenario.
 
-A page stores its start (the template of `diploee init`, a file, or a text) and its
-edits; its contents follow from these. Pages share no state, and the exported text is
-the text that ran.
+A page stores its starting text (the template of `diploee init`, a file, or a text) and
+the edits since; all contents are computed from these. Pages share no state.
 """
 
 from __future__ import annotations
@@ -105,7 +104,7 @@ ValueText = Annotated[str, Field(max_length=20_000)]
 
 
 class Draft(BaseModel):
-    """Scenario being edited on a page: its start and the edits."""
+    """Scenario that is edited on a page: its starting text, and the edits since."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -144,7 +143,7 @@ class StudioFolder:
             )
         return path
 
-    def files(self, of_limits: bool = False) -> list[str]:
+    def files(self, is_limits: bool = False) -> list[str]:
         """Return the names of scenarios in the folder, or of other YAML files."""
         result = [
             p
@@ -153,7 +152,7 @@ class StudioFolder:
         ]
         texts = {p.name: p.read_text("utf-8", "replace") for p in result}
         return sorted(
-            n for n, t in texts.items() if ("facility:" in t) is not of_limits
+            n for n, t in texts.items() if ("facility:" in t) is not is_limits
         )
 
 
@@ -312,7 +311,7 @@ def _kind(stage: Any) -> str:
 
 
 def _rank(stage: Any) -> int:
-    """Return the position of a stage between nodes and meter, in `_ORDER`."""
+    """Return a stage's position in `_ORDER`, the order from nodes to meter."""
     kind = COOLING if _kind(stage) in cooling_kinds() else _kind(stage)
     return _ORDER.index(kind if kind in _ORDER else "")
 
@@ -392,7 +391,7 @@ def search_keys(
 def _problems_by_field(
     error: InputError, draft: Draft, data: dict[str, Any]
 ) -> list[dict[str, str]]:
-    """Return problems, each with the edited field that caused it, if any."""
+    """Return the problems of an error, each with the edited field that caused it."""
     ids = {_indexed_key(key, data): key for key, _ in draft.edits}
     result = []
     for problem in error.problems:
@@ -471,7 +470,7 @@ def _first_fields(
         at = _stage_index([stage.kind for stage in stages], kind)
         if key == "limits":
             result = _form_field(key, scenario, key, written.get(key) or None, True)
-            names = [*shipped("limits"), *studio_folder.files(of_limits=True)]
+            names = [*shipped("limits"), *studio_folder.files(is_limits=True)]
             result |= {
                 "choices": ["", *(f"[{name}]" for name in names)],
                 "closed": True,
@@ -633,7 +632,7 @@ def command_and_python(site: OpenedDraft, scenario: Scenario) -> dict[str, str]:
 def _is_same_scenario(
     base: dict[str, Any], changes: dict[str, Any], scenario: Scenario
 ) -> bool:
-    """Return True if changed keys on a command line give the same scenario."""
+    """Return True if a base file with changed keys is the same scenario."""
     try:
         data, _ = with_overrides(
             base, [f"{key}={to_flow_yaml(value)}" for key, value in changes.items()]

@@ -1,4 +1,4 @@
-"""Reader of offline (batch) inference measurements, converted to power profiles.
+"""Power profiles of offline (batch) inference, from files of measurements.
 
 A profile is the power of one batch on each node of a job (section 3.4 of the paper).
 """
@@ -23,7 +23,7 @@ from diploee.importers.serving.service_curves import (
     read_curve_file,
     rows_where,
 )
-from diploee.importers.text.values import fail_values
+from diploee.importers.text.numbers_and_labels import fail_values
 from diploee.loads.services.curves import OUTPUT_TOKENS_COLUMN
 from diploee.profiles.profile import PUBLISHED_NODE, PowerProfile, Provenance
 from diploee.scenario.job_streams import BatchInference, JobStream
@@ -137,10 +137,11 @@ def _batch_power_w(
 ) -> Float64Array:
     """Compute the power of a batch over time [W], shape (n_samples,).
 
-    ``P(u) = P_peak - (P_peak - P_floor) u^k`` with the fraction u of the batch's time:
-    the power is at its peak while the batch is full, and falls as requests finish. The
-    mean power P_mean gives ``k + 1 = (P_peak - P_floor) / (P_peak - P_mean)``. P_floor
-    is the lowest mean power of all batch sizes (ASSUMPTION), or less, for k >= 1.
+    ``P(u) = P_peak - (P_peak - P_floor) u^k``, where u is the elapsed fraction of the
+    batch's time. Power is at its peak P_peak while the batch is full, and falls to
+    P_floor as requests finish. The exponent follows from the mean power P_mean: ``k + 1
+    = (P_peak - P_floor) / (P_peak - P_mean)``. ASSUMPTION: P_floor is the lowest mean
+    power of all batch sizes, or less if k would be below 1.
     """
     if peak_w <= mean_w:
         return np.full(n_samples, mean_w)

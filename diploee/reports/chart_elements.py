@@ -38,7 +38,7 @@ FEW_DAYS = 3
 
 
 def with_parts(runs: Sequence[RunData]) -> Sequence[RunData]:
-    """Return a single run with its pools or loads; several runs unchanged."""
+    """Return a single run followed by its pools or loads, or several runs unchanged."""
     if len(runs) == 1 and runs[0].parts:
         return [
             replace(runs[0], label="facility", colour=INK, layers=()),
@@ -66,7 +66,7 @@ def join_charts(charts_by_run: Sequence[tuple[str, Chart]]) -> Chart:
 
 
 def equalize_scales(panels: Sequence[Panel]) -> tuple[Panel, ...]:
-    """Return panels with the same y range for panels of one quantity."""
+    """Return panels in which equal quantities have equal y ranges."""
     ends: dict[str, list[float]] = {}
     for panel in panels:
         ends.setdefault(panel.y.label, []).extend(y_range(panel))
@@ -80,7 +80,7 @@ def range_with_zero(low: float, high: float) -> tuple[float, float]:
 
 
 def run_colour(index: int, run: RunData) -> str:
-    """Return the colour of a run, or of a part of a run."""
+    """Return the colour of a run, or of a pool or load of a run."""
     return run.colour or colour(index)
 
 

@@ -1,7 +1,7 @@
-"""Numbers and labels of text columns, with missing values distinct from invalid ones.
+"""Conversion of text columns to numbers and labels.
 
-Empty fields and the words of `MISSING_WORDS`, in any case, are missing. Any other text
-that cannot be parsed is an error with its line.
+Empty fields and the words in `MISSING_WORDS`, ignoring case, are missing values. Other
+text that cannot be parsed is an error, which names the line.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from diploee.base.tables import (
     arrow_texts,
     as_numpy,
 )
-from diploee.importers.text.tables import ReadTable
+from diploee.importers.text.delimited_tables import ReadTable
 
 MISSING_WORDS = (
     *("", "-", "--", "nan", "-nan", "nat", "none", "null", "nil", "na", "n/a", "\\n"),
@@ -47,7 +47,7 @@ class Number(Range):
     of: str = ""  # counted items, for errors, such as ``"tokens"``
 
     def contains(self, values: Float64Array) -> BoolArray:
-        """Return the mask of allowed values; NaN is not allowed."""
+        """Return a mask of the allowed values; NaN is not allowed."""
         allowed = super().contains(values)
         return allowed & (values == np.rint(values)) if self.whole else allowed
 
@@ -68,7 +68,7 @@ ANY = Number()
 
 
 def numbers(table: ReadTable, key: str, kind: Number = ANY) -> Float64Array:
-    """Return a column as numbers, NaN for missing values or a missing column."""
+    """Return a column as numbers; NaN for missing values or a missing column."""
     if key not in table:
         return np.full(len(table), np.nan)
     values = _from_text(table, key, kind)
@@ -88,9 +88,9 @@ def texts(table: ReadTable, key: str) -> list[str]:
 
 
 def labels(table: ReadTable, key: str) -> tuple[Int32Array, tuple[str, ...]]:
-    """Return a column of labels as indices, and the distinct labels in order.
+    """Return a column of labels as indices, and the sorted distinct labels.
 
-    A missing label is ``""``, and so are all labels of a missing column.
+    A missing label is ``""``. In a missing column, all labels are.
     """
     if key not in table:
         return np.zeros(len(table), dtype=np.int32), ("",)
@@ -108,7 +108,7 @@ def ids(table: ReadTable, key: str) -> pa.Array:
 
 
 def without_missing(column: Any, words: Sequence[str] = (*MISSING_WORDS, "-1")) -> Any:
-    """Return a string column trimmed, with null for words that mean missing."""
+    """Return a string column without outer spaces, with null for missing values."""
     trimmed = pc.utf8_trim_whitespace(column)
     missing = pc.is_in(pc.utf8_lower(trimmed), value_set=arrow_texts(words))
     return pc.if_else(missing, NO_TEXT, trimmed)

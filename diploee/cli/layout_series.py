@@ -40,8 +40,8 @@ def series_command(
     """Write the power of one node, chassis, rack, row or hall of a run, or of each.
 
     The run's loads are simulated again up to the end of the period, at any step of at
-    least 0.1 s. All nodes of a load consume equal power. Racks, rows and halls are
-    those of facility.layout. The scenario's input files must still be in place.
+    least 0.1 s. All nodes of a load have equal power. Racks, rows and halls are those
+    of facility.layout. The scenario's input files must still exist.
     """
     run = open_run(run_dir)
     site = site_of_run(run, ProfileLibrary.open(*(profiles or ())))

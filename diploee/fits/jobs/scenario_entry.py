@@ -1,4 +1,4 @@
-"""Scenario entry of a fitted job log, with comments."""
+"""Entry of a scenario's `streams` for a fitted job log, with comments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scenario entry of a fitted request trace, with comments."""
+"""Entry of a scenario's `request_streams` for a fitted trace, with comments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DECIMALS = 4
 def _placeholder_keys() -> dict[str, Any]:
     """Return placeholder values of the keys that no trace determines.
 
-    ASSUMPTION: the curves of a shipped model, and a latency cap.
+    ASSUMPTION: the curves are those of a shipped model; a latency cap is assumed too.
     """
     return {
         "latency_cap": {"metric": "mean_e2e", "limit_s": 10},
