@@ -11,8 +11,6 @@ from .api import run as run
 from .api import scenarios as scenarios
 from .base.errors import DiploeeError as DiploeeError
 from .base.errors import InputError as InputError
-from .planning import by_year as by_year
-from .planning import package as package
 from .profiles.library import ProfileLibrary as ProfileLibrary
 from .profiles.profile import PowerProfile as PowerProfile
 from .reports.build import report as report
@@ -25,5 +23,7 @@ from .simulation.steps import schedule_jobs as schedule_jobs
 from .sweeps.execute import ensemble as ensemble
 from .sweeps.execute import sweep as sweep
 from .sweeps.firm import firm as firm
+from .sweeps.planning import by_year as by_year
+from .sweeps.planning import package as package
 
 __version__: str

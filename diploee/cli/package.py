@@ -24,8 +24,8 @@ from diploee.cli.run import (
     SetOption,
     longest_s,
 )
-from diploee.planning import package
 from diploee.scenario.loading import load_scenario, locate_errors
+from diploee.sweeps.planning import package
 
 
 def package_command(
