@@ -123,7 +123,8 @@ def _preset(name: str, limits: Limits) -> Iterator[str]:
             data, default_flow_style=True, sort_keys=False, width=1_000
         ).strip()
         mark = f" ({MARKS[spec.mark]})" if spec.mark else ""
-        yield f"| {spec.what} | `{key.split('.')[0]}: [{text}]` | {spec.note}{mark} |"
+        entry = f"`{key.split('.')[0]}: [{text}]`"
+        yield f"| {spec.quantity} | {entry} | {spec.note}{mark} |"
     yield from (f"| {text} | no value known | |" for text in limits.not_stated)
     yield ""
 
