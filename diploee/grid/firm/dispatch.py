@@ -33,7 +33,8 @@ PASSED_MS = 3_600_000
 
 MAX_TESTED = 1000
 """ASSUMPTION: waiting jobs of a pool that a step tests for a start, the first in order;
-schedulers limit them too (Slurm's default_queue_depth is 100)."""
+schedulers limit them too (Slurm's default_queue_depth is 100). Work that is put off by
+later ones is counted when they are tested."""
 
 NEVER_MS = 1 << 62
 """Deadline of a job that has none [ms]."""
@@ -123,36 +124,41 @@ def dispatch(
     queue, left, room = np.empty((3, n_jobs), np.int64)
     full_w, low_w = np.empty((2, n_jobs))
     bends, goes = np.empty((2, n_jobs), np.bool_)
-    active = queue.copy()  # those of the queue that run or are tested in a step
-    n_queue, n_seen, is_shifted = 0, 0, False
-    used, at_end, tested = np.zeros((3, capacity.shape[0]), np.int64)
+    n_queue, is_shifted = 0, False
+    used, at_end, waiting, seen = np.zeros((4, capacity.shape[0]), np.int64)
+    by_pool = np.argsort(jobs.pool, kind="mergesort")  # each pool's by start
+    pool_end = np.bincount(jobs.pool, minlength=used.size).cumsum()
+    seen[1:] = pool_end[:-1]
     speeds = np.ones(kinds.tier.size)
     for k in range(n_steps):
         t0, t1, ahead_ms = k * step_ms, (k + 1) * step_ms, calls.ahead_ms[k]
         if not is_shifted and calls.room_w[k] >= 0 and ahead_ms < 0:
             continue
-        while n_seen < n_jobs and jobs.start_ms[n_seen] < t1:
-            queue[n_queue] = n_seen
-            n_queue, n_seen = n_queue + 1, n_seen + 1
-        n_before, n_queue, n = n_queue, 0, 0
-        total_w = least_w = ahead_w = 0.0
-        used[:], at_end[:], tested[:] = 0, 0, 0
-        was_shifted, is_shifted = is_shifted, False
-        for i in range(n_before):
-            j = queue[i]
-            if end[j] <= t0:
-                continue
-            queue[n_queue] = j
-            n_queue += 1
+        was_shifted, is_shifted, n = is_shifted, False, 0
+        used[:], at_end[:], waiting[:] = 0, 0, 0
+        for j in queue[:n_queue]:
+            if end[j] > t0:
+                queue[n], n = j, n + 1
+                waiting[jobs.pool[j]] += begin[j] >= t0
+        for p in range(used.size):
+            while seen[p] < pool_end[p] and jobs.start_ms[by_pool[seen[p]]] < t1:
+                if was_shifted and waiting[p] == MAX_TESTED:
+                    is_shifted = True
+                    break
+                j, at, seen[p] = by_pool[seen[p]], n, seen[p] + 1
+                if was_shifted and begin[j] < t0:  # waited untested
+                    delayed[k] += jobs.n_gpus[j] * (min(end[j], t0) - begin[j])
+                    begin[j], end[j] = t0, t0 + end[j] - begin[j]
+                if end[j] > t0:
+                    while at and queue[at - 1] > j:
+                        queue[at], at = queue[at - 1], at - 1
+                    queue[at], n = j, n + 1
+                    waiting[p] += 1
+        n_queue, total_w, least_w, ahead_w = n, 0.0, 0.0, 0.0
+        for n in range(n_queue):
+            j = queue[n]
             kind, p, from_ms = jobs.kind[j], jobs.pool[j], max(begin[j], t0)
-            if begin[j] >= t0:
-                tested[p] += 1
-                if was_shifted and tested[p] > MAX_TESTED:  # waits
-                    planned = min(jobs.end_ms[j], t1) - max(jobs.start_ms[j], t0)
-                    delayed[k] += jobs.n_gpus[j] * max(planned, 0)
-                    begin[j], end[j], is_shifted = t1, t1 + end[j] - from_ms, True
-                    continue
-            active[n], left[n], room[n] = j, end[j] - from_ms, t1 - from_ms
+            left[n], room[n] = end[j] - from_ms, t1 - from_ms
             in_time = jobs.deadline_ms[j] - end[j] >= step_ms
             bends[n], goes[n] = kinds.tier[kind] > 0 and in_time, begin[j] < t0
             full_w[n] = jobs.power_w[j] * min(left[n], room[n]) / step_ms
@@ -168,15 +174,14 @@ def dispatch(
                 at_end[p] += nodes * (left[n] > room[n])
                 if end[j] > ahead_ms and not (bends[n] and kinds.pausable[kind]):
                     ahead_w += jobs.least_w[j] if bends[n] else jobs.power_w[j]
-            n += 1
         # Starts for which there are nodes and the limit has room
         limit_w = twin_w[k] + calls.room_w[k]
         most_w = limit_w + ROUNDING * (abs(limit_w) + twin_w[k])
         is_full = used < 0
-        for i in range(n):
+        for i in range(n_queue):
             if goes[i]:
                 continue
-            j = active[i]
+            j = queue[i]
             p, nodes = jobs.pool[j], jobs.n_nodes[j]
             node_ms, stays = nodes * min(left[i], room[i]), nodes * (left[i] > room[i])
             fits = used[p] + node_ms <= capacity[p, k] * step_ms
@@ -196,17 +201,17 @@ def dispatch(
                 ahead_w += job_w
         # Pauses
         if least_w > most_w:
-            until_ms, order = calls.end_ms[k], np.full(n, np.inf)
-            for i in range(n):
-                kind = jobs.kind[active[i]]
-                slack = jobs.deadline_ms[active[i]] - end[active[i]]
+            until_ms, order = calls.end_ms[k], np.full(n_queue, np.inf)
+            for i in range(n_queue):
+                kind = jobs.kind[queue[i]]
+                slack = jobs.deadline_ms[queue[i]] - end[queue[i]]
                 may = goes[i] and bends[i] and kinds.pausable[kind]
                 if may and slack >= until_ms - t0 + kinds.restart_ms[kind]:
                     order[i] = -kinds.tier[kind] - slack / (2.0 * NEVER_MS)
             for i in np.argsort(order, kind="mergesort"):
                 if least_w <= most_w or order[i] == np.inf:
                     break
-                j, kind = active[i], jobs.kind[active[i]]
+                j, kind = queue[i], jobs.kind[queue[i]]
                 goes[i], ready[j] = False, until_ms
                 least_w -= low_w[i]
                 if notice_ms < kinds.stop_ms[kind]:
@@ -218,7 +223,7 @@ def dispatch(
                 left[i] += kinds.restart_ms[kind]
         # Caps by a common fraction of headroom, then the work that each job does
         fraction, speeds[:] = 0.0, 1.0
-        plain_w = (full_w[:n] * goes[:n]).sum()
+        plain_w = (full_w[:n_queue] * goes[:n_queue]).sum()
         for turn in range(4):  # jobs that end in the step end later at a cap
             if turn:
                 added = (total_w - limit_w) / max(plain_w - least_w, most_w - limit_w)
@@ -228,9 +233,9 @@ def dispatch(
                         fraction, kinds.saved_fraction[kind], kinds.speed[kind]
                     )
             total_w = 0.0
-            for i in range(n):
+            for i in range(n_queue):
                 if goes[i]:
-                    j, speed = active[i], speeds[jobs.kind[active[i]]]
+                    j, speed = queue[i], speeds[jobs.kind[queue[i]]]
                     job_w = jobs.power_w[j]
                     if bends[i]:
                         job_w -= fraction * (job_w - jobs.least_w[j])
@@ -240,8 +245,8 @@ def dispatch(
             if total_w <= most_w:
                 break
         change_w[k] = total_w - twin_w[k]
-        for i in range(n):
-            j, rate = active[i], 0.0
+        for i in range(n_queue):
+            j, rate = queue[i], 0.0
             if goes[i]:
                 rate = speeds[jobs.kind[j]] if bends[i] else 1.0
             if rate < 1:
@@ -255,4 +260,9 @@ def dispatch(
                 if not goes[i]:
                     begin[j] = t1
             is_shifted |= end[j] != jobs.end_ms[j]
+    for p in range(used.size if is_shifted else 0):
+        for j in by_pool[seen[p] : pool_end[p]]:
+            if begin[j] < t1:
+                delayed[-1] += jobs.n_gpus[j] * (min(end[j], t1) - begin[j])
+                end[j] += t1 - begin[j]
     return Dispatched(change_w, delayed, repeated, restarts, end)
