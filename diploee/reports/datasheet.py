@@ -502,7 +502,7 @@ def _highest_modelled_hz(view: RunView) -> float | None:
 
 
 def _energy_fractions(run: RunFolder) -> Iterator[Statistic]:
-    """Yield which fractions of the devices' energy are training, inference and idle.
+    """Yield the fractions of devices' energy for training, inference and idle nodes.
 
     A second column has the fractions of power at the peak.
     """

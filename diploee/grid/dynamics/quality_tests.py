@@ -83,7 +83,7 @@ class QualityTest(Brief):
     group: str  # tests of one group share a chart
     name: str  # of the step or curve
     criterion: str  # condition for a pass
-    outcome: Outcome = "not covered"
+    outcome: Outcome = "not covered"  # a test that was not run is not covered
     why: str = ""  # reason for the outcome
     recording: Recording | None = None  # None if the test was not run
     all_stays: bool = True  # whether all load stays connected
