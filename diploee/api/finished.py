@@ -491,7 +491,7 @@ class Run(RunFolder):
     def power(
         self,
         of: str,
-        step: str | None = None,
+        step: AnyDuration | None = None,
         span: Span = (None, None),
         *,
         profiles: AnyProfiles = (),

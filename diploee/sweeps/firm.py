@@ -20,7 +20,7 @@ from diploee.api.sites import (
     open_library,
     site_of,
 )
-from diploee.base.arguments import as_list, checked_arguments
+from diploee.base.arguments import AnyDuration, as_list, checked_arguments
 from diploee.base.clock import NamedSpan
 from diploee.base.errors import Brief, InputError, RunTooLongError
 from diploee.base.model import Model, default, unset
@@ -151,7 +151,7 @@ def firm(
     notice: str | Sequence[str] = NOTICES,
     peaks: Path | str | None = None,
     seeds: int = 3,
-    step: str = "5 min",
+    step: AnyDuration = "5 min",
     at_most: float | None = None,
     profiles: AnyProfiles = (),
     progress: InstanceOf[Progress] | None = None,
@@ -288,8 +288,8 @@ def _refuse_long(
     text = f"{options.seeds} x {n_results} results take about {duration(time_s)}"
     if options.at_most is not None and time_s > options.at_most * S_PER_MIN:
         error = RunTooLongError(
-            f"{text}, more than --at-most {options.at_most:g}; raise it, or take fewer "
-            "seeds, levels or notices"
+            f"{text}, more than --at-most {options.at_most:g} min; raise it, or take "
+            "fewer seeds, levels or notices"
         )
         error.time_s = time_s
         raise error

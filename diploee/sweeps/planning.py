@@ -11,7 +11,7 @@ from pydantic import InstanceOf
 
 from diploee.api import run
 from diploee.api.sites import AnyProfiles, AnyScenario, Values
-from diploee.base.arguments import checked_arguments
+from diploee.base.arguments import AnyDuration, checked_arguments
 from diploee.base.files import check_output_folder
 from diploee.base.progress import Progress
 from diploee.grid.export.workbook import openpyxl
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @checked_arguments
 def by_year(
-    run: AnyRun, peaks: Path | str | None = None, *, step: str | None = None
+    run: AnyRun, peaks: Path | str | None = None, *, step: AnyDuration | None = None
 ) -> pd.DataFrame:
     """Return power and capacity by calendar year and step of a build-out.
 
