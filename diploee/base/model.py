@@ -55,7 +55,7 @@ from pydantic_core import (
 from diploee.base.boundary import import_object
 from diploee.base.clock import fixed_zone
 from diploee.base.errors import Brief, InputError, did_you_mean, one_of, shown
-from diploee.base.plain_data import must_be, plain_problems
+from diploee.base.validation import must_be, plain_problems
 
 PROBABILITY_TOLERANCE = 1e-6
 MAX_NODES, MAX_DEVICES, MAX_POWER_W = 1_000_000, 1_000, 1_000_000

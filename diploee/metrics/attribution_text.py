@@ -21,7 +21,7 @@ from diploee.base.units import (
 )
 from diploee.metrics.attribution import RECENT_MS, ComponentKind, OwnerType
 from diploee.metrics.causes import grid_extremes
-from diploee.metrics.changes import CHANGE, RAMP, SWING, Key
+from diploee.metrics.load_changes import CHANGE, RAMP, SWING, Key
 
 MAX_LINES = 4
 """Number of net changes that are listed; there are more only if the unexplained rest

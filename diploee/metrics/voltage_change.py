@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from diploee.base.clock import RunClock
-from diploee.base.measures.series import MeasureRunner, to_quanta
+from diploee.base.measures.streaming import MeasureRunner, to_quanta
 from diploee.base.measures.voltage import ShortCircuit, VoltageChanges
 from diploee.base.units import PROFILE_STEP_MS
 from diploee.facility.base import POWER, REACTIVE, Block

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from diploee.base.errors import InputError, counted
-from diploee.base.plain_data import Record, read_json
 from diploee.base.tables import Kind, open_parquet, to_pandas_frame
+from diploee.base.validation import Record, read_json
 from diploee.runs.folder import MANIFEST
 from diploee.runs.parquet_files import FACILITY_FILE
 

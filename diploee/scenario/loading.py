@@ -25,7 +25,7 @@ from diploee.base.errors import (
 )
 from diploee.base.files import reason
 from diploee.base.files.paths import find_shipped
-from diploee.base.plain_data import KeyPath, as_yaml, checked
+from diploee.base.validation import KeyPath, as_yaml, checked
 from diploee.facility.base import STAGES
 from diploee.scenario.cross_checks import cross_problems, unknown_names
 from diploee.scenario.models import Scenario

@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 from diploee.base.errors import InputError
 from diploee.base.measures.distribution import Distribution
 from diploee.base.metric import flatten, is_plain_number
-from diploee.base.plain_data import Record, parse_json
 from diploee.base.tables import Float64Array, arrow_numbers, arrow_texts
 from diploee.base.units import HOURS_PER_WEEK, MS_PER_H
+from diploee.base.validation import Record, parse_json
 from diploee.base.version import full_version
 from diploee.loads.jobs.rates import EPOCH_HOUR_OF_WEEK
 from diploee.runs.folder import METRICS_FILE, write_json

@@ -36,7 +36,8 @@ from diploee.base.measures.ramps_and_swings import (
     ranges,
     rolling_ranges,
 )
-from diploee.base.measures.series import (
+from diploee.base.measures.spectrum import Spectrum, band_rms, line_amplitude
+from diploee.base.measures.streaming import (
     Chunk,
     ClockSums,
     MeasureRunner,
@@ -44,7 +45,6 @@ from diploee.base.measures.series import (
     power,
     to_quanta,
 )
-from diploee.base.measures.spectrum import Spectrum, band_rms, line_amplitude
 from diploee.grid.limits.kinds.changes import BandFilter, RunningFilter
 from diploee.metrics.run_metrics import GridMetrics
 from diploee.profiles.profile import Provenance

@@ -22,7 +22,7 @@ import numpy as np
 
 from diploee.base.jit import njit
 from diploee.base.measures.distribution import SignedHistogram
-from diploee.base.measures.series import QUANTA_PER_W, Chunk, Signal, SignalChunk
+from diploee.base.measures.streaming import QUANTA_PER_W, Chunk, Signal, SignalChunk
 from diploee.base.tables import Float64Array, Int64Array
 
 _CHUNK = 1 << 15  # values per pass, so that the passes stay in cache

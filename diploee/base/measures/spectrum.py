@@ -19,7 +19,7 @@ import numpy as np
 import scipy
 from numpy.lib.stride_tricks import sliding_window_view
 
-from diploee.base.measures.series import QUANTA_PER_MW, Chunk, Signal, SignalChunk
+from diploee.base.measures.streaming import QUANTA_PER_MW, Chunk, Signal, SignalChunk
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_MIN, MS_PER_S
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from diploee.base.errors import InputError, LogFormatError, one_of
 from diploee.base.files import check_is_file
-from diploee.base.plain_data import checked
 from diploee.base.units import HOURS_PER_WEEK
+from diploee.base.validation import checked
 from diploee.fits.fragment import (
     Named,
     Target,

@@ -28,7 +28,7 @@ from diploee.base.boundary import named_errors
 from diploee.base.clock import WallClock
 from diploee.base.errors import Brief, InputError
 from diploee.base.measures.distribution import ROUNDING, Exceedance
-from diploee.base.measures.series import (
+from diploee.base.measures.streaming import (
     QUANTA_PER_MW,
     Chunk,
     Measure,
@@ -40,7 +40,7 @@ from diploee.base.measures.voltage import ShortCircuit
 from diploee.base.metric import format_short
 from diploee.base.model import Model, default, unset
 from diploee.base.units import MS_PER_S, PROFILE_STEP_MS
-from diploee.metrics.changes import Key
+from diploee.metrics.load_changes import Key
 from diploee.metrics.spectral_bands import FLAGGED_STEPS, FOLDED_SAMPLES, Support
 from diploee.profiles.meter_response import TRUSTED_WINDOWS
 

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 
 from diploee.base.clock import WallClock
 from diploee.base.errors import Brief, InputError
-from diploee.base.measures.series import MAX_DAY_POWER_W, MeasureRunner, to_quanta
+from diploee.base.measures.streaming import MAX_DAY_POWER_W, MeasureRunner, to_quanta
 from diploee.base.metric import NONE, format_short
 from diploee.base.progress import stage
 from diploee.base.tables import Float64Array, Int64Array
@@ -45,8 +45,8 @@ from diploee.grid.limits.check import (
 )
 from diploee.grid.limits.file import LIMITS, Limits
 from diploee.metrics.attribution_text import cause_text, read_causes
-from diploee.metrics.changes import Key
 from diploee.metrics.demand import rated_power
+from diploee.metrics.load_changes import Key
 from diploee.metrics.spectral_bands import Support, profile_support, recorded_readings
 from diploee.runs.formatting import format_time
 from diploee.runs.reader import RunFolder

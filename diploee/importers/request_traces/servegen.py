@@ -30,9 +30,9 @@ import numpy as np
 from pydantic import Field, RootModel
 
 from diploee.base.errors import InputError, LogFormatError, did_you_mean, one_of, shown
-from diploee.base.plain_data import parse_json
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_S
+from diploee.base.validation import parse_json
 from diploee.importers.registry import drop_rows
 from diploee.importers.request_traces.aggregate import OUT_OF_ORDER, TraceFormat
 from diploee.importers.request_traces.request_counts import (

@@ -16,19 +16,19 @@ from diploee.base.measures.ramps_and_swings import (
     ramps,
     ranges,
 )
-from diploee.base.measures.series import (
-    QUANTA_PER_MW,
-    Chunk,
-    Signal,
-    SignalChunk,
-    to_mw,
-)
 from diploee.base.measures.spectrum import (
     RESOLUTION_HZ,
     STRIDE_MS,
     WINDOW_MS,
     band_rms,
     line_amplitude,
+)
+from diploee.base.measures.streaming import (
+    QUANTA_PER_MW,
+    Chunk,
+    Signal,
+    SignalChunk,
+    to_mw,
 )
 from diploee.base.model import default, unset
 from diploee.base.tables import Float64Array
@@ -45,7 +45,7 @@ from diploee.grid.limits.check import (
     SeriesContext,
     check_of_run,
 )
-from diploee.metrics.changes import RAMP, SWING
+from diploee.metrics.load_changes import RAMP, SWING
 from diploee.metrics.spectral_bands import BAND, no_spectrum_reason
 from diploee.scenario.times import ResolutionMs
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from diploee.base.measures.series import (
+from diploee.base.measures.streaming import (
     QUANTA_PER_MW,
     Chunk,
     ClockSums,

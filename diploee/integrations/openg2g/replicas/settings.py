@@ -28,7 +28,7 @@ from diploee.base.model import (
 )
 from diploee.base.units import W_PER_MW, whole_ms
 from diploee.integrations.openg2g.replicas.views import ControlView
-from diploee.scenario.plugged import LoadSpec
+from diploee.scenario.extension_loads import LoadSpec
 
 Seconds = Annotated[float, Field(ge=0, le=1e10)]
 
