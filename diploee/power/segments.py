@@ -1,4 +1,4 @@
-"""`Segments`: the representation of the power of all loads, and of their nodes."""
+"""`Segments`: power and nodes of all loads, as times that replay parts of profiles."""
 
 from __future__ import annotations
 

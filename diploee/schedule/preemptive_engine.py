@@ -516,7 +516,7 @@ class PreemptiveEngine(SimpyLoop):
             self._act(self.pools[name], action, controller)
 
     def _hide_delayed(self, pool: PreemptivePool) -> None:
-        """Hide the waiting jobs that the controller delays from a pool's policy.
+        """Hide from a pool's policy the waiting jobs that the controller delays.
 
         The controller is asked again at each time.
         """

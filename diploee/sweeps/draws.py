@@ -83,9 +83,9 @@ class _ContinuousDraw(Draw):
         return sampled
 
     def draw(self, rng: np.random.Generator, base: Any) -> tuple[Any, dict[str, float]]:
-        """Return the drawn value and numbers, as in `Draw.draw`.
+        """Return the new value and the sampled numbers by item, as in `Draw.draw`.
 
-        A single number is used for all items of a list, unless `each` is set.
+        Without `each`, one number applies to all items of a list.
         """
         if isinstance(base, list) and (self.each or self.apply != "set"):
             numbers = self.numbers(rng, len(base) if self.each else 1)

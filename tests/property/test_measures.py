@@ -31,7 +31,7 @@ from diploee.base.measures.ramps_and_swings import (
     RollingRanges,
     SignalHistogram,
     TurningPoints,
-    differences,
+    differences_over,
     ramps,
     ranges,
     rolling_ranges,
@@ -119,7 +119,7 @@ def filtered(running):
 
 MEASURES = {
     "ramps": lambda: SignalHistogram(ramps(60), 120),
-    "differences": lambda: SignalHistogram(differences(10), 11),
+    "differences": lambda: SignalHistogram(differences_over(10), 11),
     "ranges": lambda: SignalHistogram(ranges(30), 30),
     "ranges of several windows": lambda: RollingRanges([2, 10, 60]),
     "rainflow": lambda: Rainflow(5e4),

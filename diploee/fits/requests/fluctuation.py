@@ -1,4 +1,8 @@
-"""Fluctuation of a trace's requests: size, correlation time, common fraction."""
+"""Fluctuation of a trace's request rate, and the part that all services share.
+
+Results are the size of the fluctuation, its correlation time, and the fraction of its
+variance that all services share.
+"""
 
 from __future__ import annotations
 

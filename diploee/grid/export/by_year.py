@@ -99,7 +99,7 @@ class BuildOut(Brief):
 
 
 def build_out(request: ExportRequest) -> BuildOut:
-    """Return the table by year of the power that is exported."""
+    """Return the table by year of the site's demand, for an export file."""
     import pandas as pd
 
     scenario, facility = request.run.scenario, request.run.scenario.facility

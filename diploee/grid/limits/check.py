@@ -158,7 +158,7 @@ class SeriesContext(Brief):
     grid: ShortCircuit | None = None
     iteration_s: float = np.inf  # shortest iteration of a synchronous job
 
-    def require_window(self, span_ms: int, n_least: int = 1) -> None:
+    def require_steps_per_window(self, span_ms: int, n_least: int = 1) -> None:
         """Raise `NotAssessable` unless a window has `n_least` or more whole steps."""
         if reason := self.clock.window_problem(span_ms, n_least):
             raise NotAssessable(reason, Need.FINER)

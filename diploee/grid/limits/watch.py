@@ -254,8 +254,9 @@ class WatchedLimits(Watch):
     ) -> list[LimitWatch]:
         """Return a sink for each limits file.
 
-        A sink has a second one for the variant with the smallest swings. If a limit
-        depends on the peak of a whole year, this is simulated first.
+        If parameters of large jobs have a range, each sink also gets a sink for the
+        scenario with the smallest swings. If any limit depends on the peak of a whole
+        year, that year is simulated first.
         """
         is_peak_needed = any(
             needs_peak(each, pipeline.scenario) for each in self.models

@@ -187,7 +187,9 @@ class RecurringJobs(JobSource):
         for share, workload in zip(shares, self._workloads, strict=True):
             best = oracle_pair(workload, self.spec.eta)
             node_s += (
-                share * workload.mean_time_s(best.row, best.column) * self.spec.n_nodes
+                share
+                * workload.mean_time_to_target_s(best.row, best.column)
+                * self.spec.n_nodes
             )
         return self.jobs_per_day * node_s * MS_PER_S / MS_PER_DAY
 

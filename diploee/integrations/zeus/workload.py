@@ -141,9 +141,13 @@ class TrainingWorkload(Brief):
             [epochs.mean() if epochs.size else np.nan for epochs in reached]
         )
 
-    def mean_time_s(self, row: int, column: int) -> float:
-        """Return the mean training time to the target [s] of a pair, by its indices."""
-        return float(self.mean_epochs[row] * self.time_per_epoch_s[row, column])
+    def mean_time_to_target_s(self, batch_index: int, limit_index: int) -> float:
+        """Return the mean training time to the target [s].
+
+        The batch size and the power limit are given by their indices.
+        """
+        time_per_epoch_s = self.time_per_epoch_s[batch_index, limit_index]
+        return float(self.mean_epochs[batch_index] * time_per_epoch_s)
 
     @cached_property
     def always_converges(self) -> BoolArray:

@@ -510,9 +510,10 @@ class ServiceInstanceGroups:
 def _positions_by_power(
     sums_w: Sequence[Float64Array], step_ms: Sequence[int]
 ) -> _Levels:
-    """Return the positions of periodic samples, sorted by their power.
+    """Return step, first index, positions by power, and ranks of periodic samples.
 
-    See `_Levels`.
+    A sample is one period of a power, and its positions are sorted by power. See
+    `_Levels`.
     """
     first = np.cumsum([0, *(sum_w.size for sum_w in sums_w)])
     position, rank = np.empty((2, int(first[-1])), dtype=np.int32)
