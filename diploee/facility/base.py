@@ -215,7 +215,7 @@ def tenth_of_shortest_ms(*times_s: float) -> int | None:
 
 
 class StageSpec(Kind):
-    """Scenario settings of a stage, which are the stage itself by default.
+    """Scenario settings of a stage; by default they are also the stage itself.
 
     A subclass whose stage is another object overrides `open`.
     """

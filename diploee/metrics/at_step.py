@@ -68,7 +68,7 @@ class _Ramp:
         self.up, self.down = FirstMaximum(), FirstMaximum()
 
     def add(self, chunk: Chunk) -> None:
-        """Update the largest ramps with those that end in the new values of a chunk."""
+        """Update the largest ramps with ramps that end in the new values of a chunk."""
         if (result := self._signal(chunk.windows_of(self.n_window))) is not None:
             changes_w = result.values / (self._n * QUANTA_PER_W)
             self.up.add(changes_w, result.first_ms, chunk.step_ms)

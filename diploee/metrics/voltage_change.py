@@ -48,7 +48,7 @@ class StepVoltage:
 def voltage_sink(
     grid: ShortCircuit | None, clock: RunClock, transient: Transient
 ) -> StepVoltage | None:
-    """Return the sink of voltage changes, or None if they are undefined.
+    """Return the sink of voltage changes, or None if voltage changes are undefined.
 
     They need the grid's short-circuit power and a run with a step of 0.1 s.
     """

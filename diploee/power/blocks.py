@@ -285,7 +285,7 @@ class PowerModel:
     def at(self, interval_ms: int) -> PowerModel:
         """Return the model for another interval [ms].
 
-        For the model's own interval, this is the same model.
+        For the model's own interval, the result is the same model.
         """
         return self if interval_ms == self.dt_ms else replace(self, dt_ms=interval_ms)
 

@@ -696,7 +696,7 @@ class Leaves(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """Intervals, and for each the previous and the next one of its owner."""
+    """Intervals, each with the previous and the next interval of its owner."""
 
     start_ms: Int64Array
     end_ms: Int64Array

@@ -256,7 +256,7 @@ class Cluster:
 def chosen_policies(
     pools: Mapping[str, Pool], custom: Mapping[str, Policy] | None = None
 ) -> dict[str, Policy]:
-    """Return the policy of each pool: a custom one, or that of its scheduler."""
+    """Return the policy of each pool: a custom policy, or that of its scheduler."""
     custom = custom or {}
     for name, policy in custom.items():
         if name not in pools:
@@ -415,7 +415,7 @@ class Transient:
     def end_ms(self) -> int:
         """End of the transient, a whole number of intervals [ms].
 
-        Until it has ended, this is the latest possible end.
+        Until the transient has ended, the value is its latest possible end.
         """
         return self._latest_ms if self._filling else min(self._end_ms, self._latest_ms)
 

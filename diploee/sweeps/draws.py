@@ -31,7 +31,11 @@ class Draw(Model):
 
     @abstractmethod
     def draw(self, rng: np.random.Generator, base: Any) -> tuple[Any, dict[str, float]]:
-        """Draw a new value of a key from its base value; return it and the numbers."""
+        """Draw a new value of a key, given its base value.
+
+        Returns the new value, and the sampled numbers by item of the value. The name is
+        empty for a single number, or a number that applies to all items.
+        """
 
 
 class _ContinuousDraw(Draw):

@@ -68,9 +68,11 @@ class RecordedSweep(Record):
     runs: list[_RecordedRun]
 
     def is_other(self, sweep: Sweep, runs: Sequence[PlannedRun]) -> bool:
-        """Return True if this version finished runs of another sweep, and none of it.
+        """Return True if the finished runs are of another sweep, by this version.
 
-        With other profiles or other code of its own, a sweep is the same.
+        None of them is a run of `sweep`.
+
+        A sweep with other profiles, or with other extension code, is the same sweep.
         """
         now = sweep_content(sweep, runs, {}, {})
         finished = {run.run for run in self.runs if run.status == "finished"}
@@ -164,7 +166,7 @@ class Result:
 
 
 def read_results(folder: Path, runs: Iterable[str], keep: Keep) -> dict[str, Result]:
-    """Return the results of those of the runs that are complete, by run."""
+    """Return the results of the complete runs, by run."""
 
     def read(run: str) -> tuple[str, Result | None]:
         try:

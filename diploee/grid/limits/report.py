@@ -69,7 +69,7 @@ YEAR_MS = 365 * MS_PER_DAY
 
 
 class UncheckedLimit(NamedTuple):
-    """Limit that could not be checked, with the reason for this."""
+    """Limit that could not be checked, with the reason."""
 
     key: str
     text: str
@@ -177,10 +177,10 @@ class LimitReport(Brief):
         return tuple(result for result in self.results if result.violations)
 
     def with_other_end(self, other: LimitReport, where: str) -> LimitReport:
-        """Return this report with the verdicts of a variant of the run added.
+        """Return this report with the verdicts of another report in the field `ends`.
 
-        `other` is the report on the variant, `where` its description; the results'
-        field `ends` has the verdicts.
+        `other` is the report on the run with the smallest swings of large jobs, and
+        `where` describes that run.
         """
         by_key = {(result.key, result.number): result for result in other.results}
         unchecked = {

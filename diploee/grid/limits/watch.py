@@ -108,7 +108,7 @@ class LimitWatch(CheckedSeries):
     tell : callable
         Receives a line on each violation as soon as it occurs.
     where : str
-        Text on the simulated variant of large jobs; empty for the run itself.
+        Text on the parameters of large jobs; empty for the run itself.
     """
 
     def __init__(
@@ -231,7 +231,7 @@ def lower_end(scenario: Scenario) -> Scenario | None:
 class WatchedLimits(Watch):
     """Limits files that a run checks while it is simulated.
 
-    If parameters of large jobs have a range, the variant with the smallest swings is
+    If parameters of large jobs have a range, the scenario with the smallest swings is
     checked too.
     """
 

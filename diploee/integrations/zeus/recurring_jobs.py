@@ -67,7 +67,7 @@ def _to_ms(
 def assign_workloads(n_jobs: int, weights: Float64Array) -> Int16Array:
     """Return the workload index of each recurring job, in proportion to weights.
 
-    Numbers of jobs are rounded, and at least one for each workload with a weight.
+    Numbers of jobs are rounded; each workload with a weight has at least one job.
     """
     n_needed = int(np.count_nonzero(weights))
     if n_jobs < n_needed:

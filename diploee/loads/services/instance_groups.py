@@ -200,7 +200,7 @@ class InstanceGroup(Brief):
         return self._segments(*self._intervals(begin_ms, end_ms))
 
     def _intervals(self, begin_ms: int, end_ms: int) -> tuple[int, int]:
-        """Return the first interval in a period, and the one after the last."""
+        """Return the first interval in a period, and the interval after the last."""
         first = int(np.searchsorted(self.edges_ms[1:], begin_ms, "right"))
         return first, int(np.searchsorted(self.edges_ms[:-1], end_ms))
 
