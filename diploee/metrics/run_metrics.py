@@ -76,7 +76,7 @@ def _open_measure(added: RunMeasure, clock: WallClock) -> Measure:
 
 
 def _measure_values(name: str, measure: Measure) -> Mapping[str, Any]:
-    """Return the values of an extension measure, which must match its declaration."""
+    """Return an extension measure's values, which must match its declaration."""
     make_error = _measure_error(name)
     with named_errors("result", make_error):
         values = measure.result()

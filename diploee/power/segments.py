@@ -43,7 +43,7 @@ class Segments(Table):
 
 
 SERVICE_OWNER = np.iinfo(np.int64).max
-"""Owner of the segments of services, which is after all jobs."""
+"""Owner of the segments of services; it sorts after all jobs."""
 
 _CLASS_BITS = 16
 """Number of low bits of an owner that are the job class."""

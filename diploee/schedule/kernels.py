@@ -365,7 +365,7 @@ def free_gpus(gpus: Gpus, position: int) -> None:
 
 @njit(inline="always")
 def first_with(tree: Int64Array, min_value: int) -> int:
-    """Return the first leaf of a tree with at least a given value, which must exist."""
+    """Return the first leaf with at least a given value; there must be such a leaf."""
     n_leaves, tree_node = tree.size // 2, 1
     while tree_node < n_leaves:
         tree_node = (

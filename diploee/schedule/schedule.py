@@ -38,7 +38,7 @@ Engine = Literal["simpy", "compiled"]
 
 
 class PoolEngine(Protocol):
-    """Protocol of an engine for one pool, which numbers jobs in the order added."""
+    """Protocol of one pool's engine: it numbers jobs in the order added."""
 
     def advance(self, jobs: JobTable, until_ms: int) -> tuple[Int64Array, Int64Array]:
         """Add the jobs submitted since the last call, and simulate up to a time.

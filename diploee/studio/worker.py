@@ -1,4 +1,4 @@
-"""Child process of a studio, which runs one job at a time.
+"""Child process that runs one job of a studio at a time.
 
 A job is a line of JSON on standard input. The job's messages are lines of JSON on
 standard output; the last one has ``end``. SIGINT stops the current job and removes its

@@ -310,7 +310,7 @@ class Rainflow:
 
 
 class TurningPoints:
-    """The open turning points of a series, which belong to no closed swing yet.
+    """The open turning points of a series: those that no closed swing contains yet.
 
     Closed swings below the threshold are removed, but not reported.
     """

@@ -268,7 +268,7 @@ def _count_missing(
 
 
 def _even_ms(t_us: Float64Array, interval_us: float) -> int | None:
-    """Return the step of even timestamps, which may have gaps [ms]; else None."""
+    """Return the step of even timestamps, with or without gaps [ms]; else None."""
     step_ms = round(interval_us / US_PER_MS)
     if not 1 <= step_ms <= MS_PER_DAY:
         return None

@@ -179,7 +179,7 @@ class JobSource(ABC):
     @property
     @abstractmethod
     def jobs_per_day(self) -> float:
-        """Expected number of jobs per day, which determines the window length."""
+        """Expected number of jobs per day; it determines the window length."""
 
     @property
     @abstractmethod

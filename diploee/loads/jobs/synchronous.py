@@ -684,7 +684,7 @@ class SynchronousJobs(JobSource):
         )
 
     def _entry_of_job(self, number: int) -> _JobEntry:
-        """Return the entry of a job number from 1 in the job list, which repeats."""
+        """Return the entry of a job number from 1 in the repeated job list."""
         return self._entries[(number - 1) % len(self._entries)]
 
     def _phases(self, number: int) -> TrainingPhases:

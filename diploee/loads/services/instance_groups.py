@@ -54,7 +54,7 @@ LIKE_LEVELS = 0.005
 """Largest change of rank in a jump, as a fraction of all positions of a sample."""
 
 VALUES_AT_ONCE = 2**24
-"""Number of values that are summed in one step, which limits the memory used."""
+"""Number of values that are summed in one step, to limit the memory used."""
 
 _INTERVALS_AT_ONCE = 2**16
 """Number of intervals whose energies are summed in one step, to limit memory."""

@@ -34,7 +34,7 @@ Seconds = Annotated[float, Field(ge=0, le=1e10)]
 
 
 class BatchControllerSpec(StatefulKind):
-    """Base class of batch size controllers, which decide once per control interval.
+    """Base class of batch size controllers that decide once per control interval.
 
     The base class keeps the batch sizes.
     """
