@@ -20,11 +20,11 @@ from diploee import run as simulate
 from diploee.api.sites import site_of
 from diploee.base.tables import Float64Array
 from diploee.facility import Block
-from diploee.importers.inputs import load_inputs
+from diploee.importers.input_reader import load_inputs
 from diploee.loads.jobs import StreamClass
+from diploee.loads.jobs.job_streams import JobStreams
 from diploee.loads.jobs.lowering import lower_jobs
 from diploee.loads.jobs.queue import QueueLength
-from diploee.loads.jobs.streams import JobStreams
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.profile import Provenance
 from diploee.profiles.store import add_profile

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from builders import TINY, changed
 
-from diploee.importers.inputs import load_inputs
+from diploee.importers.input_reader import load_inputs
 from diploee.loads.inputs import Inputs
 from diploee.loads.services.curves import Curves
 from diploee.loads.services.load import ServicesLoad

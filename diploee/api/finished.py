@@ -238,7 +238,7 @@ class Run(RunFolder):
     ) -> dynamics.Site:
         """Open the site for co-simulation; arguments as in `Site.open`."""
         from diploee.grid.dynamics.site import has_stores
-        from diploee.importers.inputs import InputReader
+        from diploee.importers.input_reader import InputReader
 
         weather = None
         if has_stores(self):

@@ -14,7 +14,7 @@ from diploee.base.errors import ScenarioError, python_words
 from diploee.base.files.paths import ShippedKind, shipped
 from diploee.grid.limits.file import AnyLimits, load_limits, load_scenario_limits
 from diploee.grid.limits.watch import WatchedLimits
-from diploee.importers.inputs import load_inputs
+from diploee.importers.input_reader import load_inputs
 from diploee.loads.inputs import Inputs
 from diploee.loads.jobs import Utilization
 from diploee.profiles.library import ProfileLibrary

@@ -20,7 +20,7 @@ from diploee.base.errors import (
     shown,
     with_arguments,
 )
-from diploee.base.plain_data import DATE, as_yaml, must_be, must_be_text
+from diploee.base.validation import DATE, as_yaml, must_be, must_be_text
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -121,7 +121,7 @@ def format_number(
 
 
 def format_short(value: float) -> str:
-    """Format a number with four significant digits, a large one in full."""
+    """Format a number with four significant digits, a large number in full."""
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
 
 

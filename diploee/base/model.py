@@ -55,7 +55,7 @@ from pydantic_core import (
 from diploee.base.boundary import import_object
 from diploee.base.clock import fixed_zone
 from diploee.base.errors import Brief, InputError, did_you_mean, one_of, shown
-from diploee.base.plain_data import must_be, plain_problems
+from diploee.base.validation import must_be, plain_problems
 
 PROBABILITY_TOLERANCE = 1e-6
 MAX_NODES, MAX_DEVICES, MAX_POWER_W = 1_000_000, 1_000, 1_000_000
@@ -150,7 +150,7 @@ class Model(Brief, BaseModel):
     )
 
     def _keys_set(self, *keys: str) -> list[str]:
-        """Return those of several keys that differ from their defaults."""
+        """Return the keys among `keys` that differ from their defaults."""
         fields = type(self).model_fields
         return [key for key in keys if getattr(self, key) != fields[key].default]
 
@@ -161,13 +161,13 @@ class Model(Brief, BaseModel):
             raise ValueError(f"give one of {one_of(keys)}, found {one_of(set_keys)}")
 
     def _need(self, key: str, *others: str) -> None:
-        """Raise an error if a key is set without the others that it needs."""
+        """Raise an error if `key` is set without all of `others`."""
         missing = [other for other in others if not self._keys_set(other)]
         if missing and self._keys_set(key):
             raise ValueError(f"'{key}' needs {one_of(missing)}; give both, or neither")
 
     def _refuse(self, key: str, *others: str) -> None:
-        """Raise an error if a key is set together with keys that it excludes."""
+        """Raise an error if `key` is set together with any of `others`."""
         if self._keys_set(key) and (conflicts := self._keys_set(*others)):
             raise ValueError(f"'{key}' can't go with {one_of(conflicts)}; remove one")
 
@@ -375,7 +375,7 @@ def field_marks(field: FieldInfo) -> dict[str, Any]:
 def assumed_keys(value: Any, key_path: str = "") -> Iterator[str]:
     """Yield the keys within a part of a scenario that have an assumed value.
 
-    These are keys that keep an assumed default, and keys that name a set of assumed
+    A key has an assumed value if it keeps an assumed default, or names a set of assumed
     values.
     """
     for key, inner, owner, name in children(value, key_path):
@@ -462,7 +462,7 @@ class Kind(Model):
 
 
 class StatefulKind(Kind):
-    """A spec that is also the object it describes; `open` returns one with a state."""
+    """Spec that is also the object it describes; `open` returns a stateful object."""
 
     def open(self, setting: Any) -> Any:
         """Return a new object with its own state for a setting."""

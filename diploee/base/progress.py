@@ -143,7 +143,7 @@ def usual_progress() -> Progress:
 
 @dataclass
 class Stopwatch:
-    """Wall time and peak memory of stages, which are passed on to an observer."""
+    """Wall time and peak memory of stages, passed on to an observer."""
 
     progress: Progress  # observer that receives every stage and its progress
     # Per stage: wall time [s] and the process's peak memory at its end [MB]

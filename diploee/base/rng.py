@@ -1,4 +1,4 @@
-"""Named random generators, one per purpose, so that a new one changes no other."""
+"""Named random generators by purpose, so that a new generator changes no other."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def _usage_error_text(error: typer.TyperException) -> str:
     """Return the message of a usage error, without pydantic's wording."""
     from pydantic import ValidationError
 
-    from diploee.base.plain_data import plain_problems
+    from diploee.base.validation import plain_problems
 
     if isinstance(error.__cause__, ValidationError):
         problems = plain_problems(error.__cause__, None)

@@ -126,7 +126,7 @@ _TYPE_NAMES = {
 
 
 class _CommandWithHelp:
-    """Base class of commands and groups, which formats their help."""
+    """Base class of commands and groups that formats their help."""
 
     help: str | None
 

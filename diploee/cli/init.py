@@ -81,7 +81,7 @@ def init_command(
 
 
 def _site(answers: dict[str, Any]) -> SiteAnswers:
-    from diploee.base.plain_data import checked
+    from diploee.base.validation import checked
 
     def where(place: tuple[str | int, ...]) -> str:
         return f"--{str(place[0]).replace('_', '-')}" if place else "the shares"

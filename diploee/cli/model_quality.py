@@ -1,7 +1,7 @@
 """`diploee model-quality`: a planner's tests of a site's dynamic model.
 
-These are the model quality tests (MQT) that grid operators require: flat start, steps
-of voltage and frequency, and ride-through curves.
+The tests are the model quality tests (MQT) that grid operators require: flat start,
+steps of voltage and frequency, and ride-through curves.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def print_result(
     quiet: bool = False,
 ) -> None:
     """Print the result of a command, as JSON or as lines of text."""
-    from diploee.base.plain_data import plain
+    from diploee.base.validation import plain
 
     if as_json:
         lines = [json.dumps(plain(content), indent=2, default=str)]
@@ -247,7 +247,7 @@ def _build_model(
     from pydantic import ValidationError
 
     from diploee.base.errors import InputError
-    from diploee.base.plain_data import checked, plain_problems
+    from diploee.base.validation import checked, plain_problems
 
     values = {name: value for name, value in fields.items() if value not in (None, [])}
     for name, value in values.items():

@@ -13,7 +13,7 @@ from diploee.base.metric import Metric, find_metric
 from diploee.base.model import Model
 from diploee.facility.base import STAGES
 from diploee.metrics.catalogue import declared_metrics
-from diploee.runs.labels import LABELS
+from diploee.runs.metric_labels import LABELS
 from diploee.runs.parquet_files import declared_columns
 from diploee.scenario.key_reference import markdown_reference
 from diploee.scenario.models import Scenario

@@ -21,8 +21,8 @@ from diploee.base.errors import (
     one_line,
     one_of,
 )
-from diploee.base.plain_data import checked
 from diploee.base.units import MS_PER_S, TimeUnit
+from diploee.base.validation import checked
 from diploee.cli.options import (
     Force,
     Json,

@@ -155,7 +155,7 @@ class SiteView(Brief):
 
 
 class Meter(Protocol):
-    """A meter of one stage, which yields its metrics at the end of a run."""
+    """A meter that yields the metrics of one stage at the end of a run."""
 
     def add(self, block: Block) -> None:
         """Add a block that has passed all stages."""
@@ -167,7 +167,7 @@ class Meter(Protocol):
 
 
 class Stage(Protocol):
-    """A stage of the facility, which transforms blocks of power.
+    """A stage of the facility: it transforms blocks of power.
 
     A metered stage also has `metrics`, the declarations of its values in a block of
     their own, such as ``chiller.energy_mwh``, and `meter()`, which returns a new
@@ -215,7 +215,7 @@ def tenth_of_shortest_ms(*times_s: float) -> int | None:
 
 
 class StageSpec(Kind):
-    """Scenario settings of a stage, which are the stage itself by default.
+    """Scenario settings of a stage; by default they are also the stage itself.
 
     A subclass whose stage is another object overrides `open`.
     """

@@ -42,7 +42,7 @@ from diploee.facility.loss_curves import SUPPLIES, CurveSpec, Orv3Spec, Titanium
 
 
 class AcPowerSpec(Kind):
-    """Base class of the models of a node's AC power, which have no state."""
+    """Base class of stateless models of a node's AC power."""
 
     @abstractmethod
     def ac_power_w(

@@ -1,19 +1,17 @@
 """Storage that smooths the supply or follows a dispatch plan, interval by interval.
 
-Smoothing: in each interval dt the target supply follows the request through a
-first-order lag of time constant tau, and is limited to a ramp rate r from the previous
-supply, ``clip(lagged, P_s - r dt, P_s + r dt)``. With a ramp limit alone, the supply
-settles at the load's median, for a training job the upper level of its iterations, and
-the store stays full. With a lag of several iterations the supply follows the load's
-mean. The battery supplies the
-difference b = load - supply as far as its power and energy allow; the rest passes and
-is counted as uncovered. Stored energy e::
+Smoothing: the request is the load, plus the battery's loss in the previous interval,
+plus ``k (e_ref - e)``, which returns the store to its reference. In each interval dt
+the target supply follows the request through a first-order lag of time constant tau,
+limited to a ramp rate r from the previous supply, ``clip(lagged, P_s - r dt, P_s + r
+dt)``. Without a lag, the supply settles at the median of the load, and the store stays
+full; the median of a training job is the upper level of its iterations. With a lag of
+several iterations, the supply follows the mean of the load. The battery supplies the
+difference b = load - supply as far as its power and energy allow. The rest reaches the
+grid, and is counted as uncovered. Stored energy e::
 
     e' = e - b dt / eta_d    (b > 0, discharging)
     e' = e - b dt eta_c      (b < 0, charging)
-
-The request is the load, plus the battery's loss in the previous interval, plus
-``k (e_ref - e)``, which returns the store to its reference.
 
 Symbols: b battery output [W], e energy [J], e_ref reference energy [J], k feedback
 [1/s], eta_c and eta_d charge and discharge efficiency, dt interval [s], tau lag [s], r

@@ -90,7 +90,7 @@ class Transformer(Model):
 
     @model_validator(mode="after")
     def _check_possible(self) -> Transformer:
-        """Refuse missing parameters, and losses above the impedance or current."""
+        """Refuse missing parameters, `p0` above `i0`, and `p_k` above `u_k`."""
         missing = [key for key in Losses._fields if getattr(self, key) is None]
         if self.preset is None and missing:
             raise ValueError(

@@ -113,7 +113,7 @@ class UpsSpec(StageSpec):
         return self
 
     def unused_keys(self) -> tuple[str, ...]:
-        """Return the keys without effect: those of other modes, and the redundancy.
+        """Return the keys without effect: keys of other modes, and the redundancy.
 
         The redundancy has no effect if the power is set.
         """

@@ -206,7 +206,8 @@ class WaterPlant(PartLoad, FrostProtection):
     def breakpoints_c(self) -> tuple[float, ...]:
         """Wet-bulb temperatures at which the slope changes [deg C].
 
-        These are the start and end of free cooling, and the ends of valid ranges.
+        The slope changes at the start and end of free cooling, and at the ends of valid
+        ranges.
         """
         approach = self.tower_approach_k + self.exchanger_approach_k
         return_c = self.return_c

@@ -290,8 +290,8 @@ def _test_months(
     The tested variable is the ratio of counts to those expected from a calendar without
     months (Fisher 1925). The variance between months is compared with that between the
     same month of several years or, if no month occurs twice, with that between the
-    weeks of a month. In the latter case, correlation of weeks can be mistaken for a
-    difference between months.
+    weeks of a month. If weeks of a month are compared, correlation of weeks can be
+    mistaken for a difference between months.
     """
     year = (
         np.cumsum(np.diff(month, prepend=month[0]) != 0) + month[0]

@@ -33,7 +33,7 @@ class FileFormat(Generic[R]):
 
 
 class Formats(Registry[FileFormat[R]]):
-    """Registry of file formats by name, which detects the format of a file."""
+    """Registry of file formats by name, with detection of a file's format."""
 
     def detect(self, text: TextLines, remedy: str = "") -> FileFormat[R]:
         """Return the first format that recognises a text; else fail with a remedy."""

@@ -195,7 +195,10 @@ def _words(table: ReadTable, key: str) -> np.ndarray[tuple[int], np.dtype[np.obj
 
 
 def _rows_of_place(table: ReadTable, place: str | None) -> ReadTable:
-    """Return the rows of a place; if none is requested, the file must have only one."""
+    """Return the rows of a place.
+
+    If no place is requested, the file must have only one place.
+    """
     names = _words(table, "place") if "place" in table else np.array([], dtype=object)
     places = list(dict.fromkeys(names.tolist()))
     if place not in places and (place is not None or len(places) > 1):

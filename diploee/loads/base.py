@@ -172,7 +172,7 @@ class Loads:
         return result
 
     def values(self, block: Block) -> dict[str, npt.NDArray[Any]]:
-        """Return a block's columns together with those of all loads."""
+        """Return a block's columns together with the columns of all loads."""
         result = dict(block.columns)
         for load in self._loads:
             make_error = load_error(load)

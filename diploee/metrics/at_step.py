@@ -9,7 +9,7 @@ import numpy as np
 from diploee.base.clock import RunClock
 from diploee.base.measures.distribution import FirstMaximum
 from diploee.base.measures.ramps_and_swings import LargestChanges, ramps
-from diploee.base.measures.series import (
+from diploee.base.measures.streaming import (
     QUANTA_PER_W,
     Chunk,
     Measure,
@@ -19,7 +19,7 @@ from diploee.base.measures.series import (
 )
 from diploee.base.units import MS_PER_MIN, MS_PER_S, PROFILE_STEP_MS, W_PER_MW
 from diploee.facility.base import POWER, Block
-from diploee.metrics.changes import CHANGE, WITHIN_MS
+from diploee.metrics.load_changes import CHANGE, WITHIN_MS
 from diploee.schedule.schedule import Transient
 
 # Averaging times of the reported peaks [ms]
@@ -68,7 +68,7 @@ class _Ramp:
         self.up, self.down = FirstMaximum(), FirstMaximum()
 
     def add(self, chunk: Chunk) -> None:
-        """Update the largest ramps with those that end in the new values of a chunk."""
+        """Update the largest ramps with ramps that end in the new values of a chunk."""
         if (result := self._signal(chunk.windows_of(self.n_window))) is not None:
             changes_w = result.values / (self._n * QUANTA_PER_W)
             self.up.add(changes_w, result.first_ms, chunk.step_ms)

@@ -36,7 +36,7 @@ from diploee.loads.services.service_plan import (
     ServicePlan,
     service_labels,
 )
-from diploee.metrics.changes import Span
+from diploee.metrics.load_changes import Span
 from diploee.power.blocks import PowerModel
 from diploee.power.direct import add_directly, energies_within
 from diploee.power.segments import (

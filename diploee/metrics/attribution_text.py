@@ -21,7 +21,7 @@ from diploee.base.units import (
 )
 from diploee.metrics.attribution import RECENT_MS, ComponentKind, OwnerType
 from diploee.metrics.causes import grid_extremes
-from diploee.metrics.changes import CHANGE, RAMP, SWING, Key
+from diploee.metrics.load_changes import CHANGE, RAMP, SWING, Key
 
 MAX_LINES = 4
 """Number of net changes that are listed; there are more only if the unexplained rest
@@ -79,7 +79,7 @@ def _duration_text(length_s: float) -> str:
 
 
 def cause_text(cause: Entry, unit: PowerUnit | None = None) -> str:
-    """Return the text of a cause: net changes, those of the event's sign first."""
+    """Return the text of a cause: net changes, first those of the event's sign."""
     lines, rest_mw = cause_lines(cause)
     change_mw = _change_mw(cause)
     pools = {part["pool"] for part in cause["parts"] if part.get("pool")}
@@ -168,7 +168,7 @@ def _net_mw(part: Entry) -> float:
 def _change_mw(cause: Entry) -> float:
     """Return the change of an event [MW].
 
-    If the cause has no change, this is the sum of its components.
+    If the cause has no change, the change is the sum of the components.
     """
     return cause.get("change_mw", sum(map(_net_mw, cause["parts"])))
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from diploee.base.clock import WallClock
 from diploee.base.errors import InputError, one_of
-from diploee.base.measures.series import QUANTA_PER_MW, ClockSums, Intervals
+from diploee.base.measures.streaming import QUANTA_PER_MW, ClockSums, Intervals
 from diploee.base.units import MS_PER_H, MS_PER_MIN
 from diploee.facility.point_of_interconnection import Billing
 from diploee.metrics.demand import absent_demand, demand_sums, load_factor

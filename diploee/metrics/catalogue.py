@@ -9,11 +9,11 @@ from pathlib import Path
 from diploee.base.boundary import check_type
 from diploee.base.clock import WallClock
 from diploee.base.errors import Brief, InputError
-from diploee.base.measures.series import Measure
+from diploee.base.measures.streaming import Measure
 from diploee.base.metric import Metric, catalogue, find_metric, read_metrics
 from diploee.base.model import Registry, entry_point_objects
 from diploee.facility.base import STAGES
-from diploee.scenario.plugged import LOADS
+from diploee.scenario.extension_loads import LOADS
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from diploee.base.tables import Int64Array, concat
 from diploee.base.units import MS_PER_S, W_PER_MW
 from diploee.facility.base import POWER, Block, Stages
 from diploee.metrics.attribution import Attribution, ComponentKind, Part, part
-from diploee.metrics.changes import RAMP_MS, Extreme, Key, Span
+from diploee.metrics.load_changes import RAMP_MS, Extreme, Key, Span
 from diploee.power.segments import Segments
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ import numpy as np
 
 from diploee.base.clock import WallClock
 from diploee.base.measures.distribution import Distribution, FirstMaximum
-from diploee.base.measures.series import ClockSums, Intervals
+from diploee.base.measures.streaming import ClockSums, Intervals
 from diploee.base.tables import Float64Array
 from diploee.base.units import J_PER_MWH, MS_PER_MIN, MS_PER_S, W_PER_MW
-from diploee.metrics.changes import absent
+from diploee.metrics.load_changes import absent
 from diploee.scenario.models import Facility
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from diploee.base.clock import WallClock
 from diploee.base.column_specs import TAKEN_OFF, Columns, Role
 from diploee.base.measures.distribution import FirstMaximum, HoursAbove
-from diploee.base.measures.series import MeasureRunner, sum_quanta, to_quanta
+from diploee.base.measures.streaming import MeasureRunner, sum_quanta, to_quanta
 from diploee.base.units import W_PER_MW
 from diploee.facility.base import Block
 from diploee.facility.point_of_interconnection import Billing

@@ -11,8 +11,8 @@ from diploee.base.clock import RunClock, WallClock
 from diploee.base.errors import InputError
 from diploee.base.measures.distribution import Distribution
 from diploee.base.measures.ramps_and_swings import Rainflow
-from diploee.base.measures.series import Measure, MeasureRunner, to_mw, to_quanta
 from diploee.base.measures.spectrum import BandRms, Spectrum
+from diploee.base.measures.streaming import Measure, MeasureRunner, to_mw, to_quanta
 from diploee.base.metric import check_declared, flatten
 from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_H, W_PER_MW
@@ -21,8 +21,8 @@ from diploee.facility.point_of_interconnection import PointOfInterconnectionSpec
 from diploee.loads.base import Load, load_metrics
 from diploee.metrics.catalogue import MEASURES, RunMeasure, core_blocks
 from diploee.metrics.causes import Causes, add_causes
-from diploee.metrics.changes import Changes, Extreme, Key, rainflow_block
 from diploee.metrics.demand import FacilityMetrics, Peaks, demand_block, demand_sums
+from diploee.metrics.load_changes import Changes, Extreme, Key, rainflow_block
 from diploee.metrics.poi import PoiMetrics
 from diploee.metrics.spectral_bands import (
     NONE,
@@ -76,7 +76,7 @@ def _open_measure(added: RunMeasure, clock: WallClock) -> Measure:
 
 
 def _measure_values(name: str, measure: Measure) -> Mapping[str, Any]:
-    """Return the values of an extension measure, which must match its declaration."""
+    """Return an extension measure's values, which must match its declaration."""
     make_error = _measure_error(name)
     with named_errors("result", make_error):
         values = measure.result()

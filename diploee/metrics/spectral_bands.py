@@ -77,7 +77,7 @@ Status = Literal["supported", "flagged", "absent"]
 
 
 class Readings(NamedTuple):
-    """Meter properties of a profile, which limit the supported bands."""
+    """Meter properties that limit the bands that a profile supports."""
 
     resolvable: ResolvableRange  # resolvable frequencies and steps
     reason: str  # text of the meter property that limits them

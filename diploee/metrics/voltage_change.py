@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from diploee.base.clock import RunClock
-from diploee.base.measures.series import MeasureRunner, to_quanta
+from diploee.base.measures.streaming import MeasureRunner, to_quanta
 from diploee.base.measures.voltage import ShortCircuit, VoltageChanges
 from diploee.base.units import PROFILE_STEP_MS
 from diploee.facility.base import POWER, REACTIVE, Block
@@ -48,7 +48,7 @@ class StepVoltage:
 def voltage_sink(
     grid: ShortCircuit | None, clock: RunClock, transient: Transient
 ) -> StepVoltage | None:
-    """Return the sink of voltage changes, or None if they are undefined.
+    """Return the sink of voltage changes, or None if voltage changes are undefined.
 
     They need the grid's short-circuit power and a run with a step of 0.1 s.
     """

@@ -256,8 +256,12 @@ class PowerModel:
         return MAX_SPECTRA_BYTES // bytes_per_spectrum
 
     @cached_property
-    def slices(self) -> Slices:
-        """Slices of the profiles that may be added as spectra."""
+    def spectral_slices(self) -> Slices:
+        """Parts of profiles whose power is summed by Fourier transform.
+
+        A part is replayed as a whole: the profile, its start and steady phase, its
+        loop, or its ending.
+        """
         ids = self.spectral_ids
         max_slices = self._max_spectra(ids) if self.method == "auto" and ids else None
         return Slices.build(ids, self.library, max_slices)
@@ -281,7 +285,7 @@ class PowerModel:
     def at(self, interval_ms: int) -> PowerModel:
         """Return the model for another interval [ms].
 
-        For the model's own interval, this is the same model.
+        For the model's own interval, the result is the same model.
         """
         return self if interval_ms == self.dt_ms else replace(self, dt_ms=interval_ms)
 
@@ -321,7 +325,7 @@ class PowerModel:
 
     def _slice_kinds(self, segments: Segments) -> Int64Array:
         """Return each segment's slice kind if it is added as a spectrum, else -1."""
-        kind = self.slices.slice_kinds(segments, self.horizon_ms)
+        kind = self.spectral_slices.slice_kinds(segments, self.horizon_ms)
         if self.ac is not None:  # the weight contains a flat profile's AC power
             kind[self.ac.flat[segments.profile_id]] = -1
         return kind
@@ -385,7 +389,7 @@ class PowerModel:
                 for x in (quantity.profile_id, complete.profile_id, kind)
             )
             missing = [
-                (quantity_profile, *self.slices.at(profile, k))
+                (quantity_profile, *self.spectral_slices.at(profile, k))
                 for quantity_profile, profile, k in zip(*ids, strict=True)
             ]
             add_spectra(self._spectra, missing, self.library, length, precision)
@@ -411,7 +415,7 @@ class PowerModel:
             add_spectrally(
                 complete,
                 kind[kind >= 0],
-                self.slices,
+                self.spectral_slices,
                 self._spectra,
                 self.fft_lengths,
                 self.dt_ms,

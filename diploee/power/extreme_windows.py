@@ -89,7 +89,7 @@ class EventWindow(Brief):
 
 @dataclass(eq=False)
 class _Candidate:
-    """Largest extreme of one kind so far, with the data of its window."""
+    """Largest event of one kind so far, with the data of its window."""
 
     event: EventWindow
     from_ms: int

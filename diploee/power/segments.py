@@ -1,4 +1,4 @@
-"""`Segments`: the representation of the power of all loads, and of their nodes."""
+"""`Segments`: power and nodes of all loads, as times that replay parts of profiles."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Segments(Table):
 
 
 SERVICE_OWNER = np.iinfo(np.int64).max
-"""Owner of the segments of services, which is after all jobs."""
+"""Owner of the segments of services; it sorts after all jobs."""
 
 _CLASS_BITS = 16
 """Number of low bits of an owner that are the job class."""

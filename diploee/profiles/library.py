@@ -70,7 +70,7 @@ class ProfileLibrary:
 
     @classmethod
     def open(cls, *folders: Path | str) -> ProfileLibrary:
-        """Open the profiles of folders; ``"reference"`` is the folder of shipped ones.
+        """Open the profiles of folders; ``"reference"`` has the shipped profiles.
 
         If several folders have profiles of the same workload and node count, only those
         of the first such folder are used.

@@ -26,7 +26,6 @@ from pydantic import Field
 from diploee.base.errors import ProfileError, shown
 from diploee.base.files import whole_file
 from diploee.base.model import MAX_NODES, Name
-from diploee.base.plain_data import SHA256, Record, parse_json, validate_record
 from diploee.base.tables import (
     BoolArray,
     Float32Array,
@@ -37,6 +36,7 @@ from diploee.base.tables import (
     open_parquet,
 )
 from diploee.base.units import MS_PER_DAY
+from diploee.base.validation import SHA256, Record, parse_json, validate_record
 from diploee.profiles.profile import PowerProfile, Provenance
 
 NOT_WRITTEN: dict[str, Any] = {

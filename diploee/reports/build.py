@@ -511,7 +511,7 @@ def source_of(folders: Sequence[Path]) -> str:
 
 
 def is_page_of(source: str, path: Path) -> bool:
-    """Return True for a page of the same runs, which may be replaced."""
+    """Return True for a page of the same runs: it may be replaced."""
     return is_report(path, f'<meta name="diploee-source" content="{source}">')
 
 

@@ -178,7 +178,7 @@ class Comparison(Brief):
         }
 
     def sections(self, everything: bool = True) -> list[Section]:
-        """Return tables of all differences, or only of the main ones by default."""
+        """Return tables of all differences, or only of the main differences."""
         first = [row for row in self.rows if row.metric.key in ALWAYS]
         first.sort(key=lambda row: ALWAYS.index(row.metric.key))
         same = [row for row in self.rows if row.has_equal_text]

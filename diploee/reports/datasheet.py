@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from diploee.base.clock import NamedSpan
 from diploee.base.errors import InputError, plural
 from diploee.base.files import check_output_file, whole_file
-from diploee.base.measures.series import (
+from diploee.base.measures.streaming import (
     MAX_DAY_POWER_W,
     ClockSums,
     MeasureRunner,
@@ -43,8 +43,8 @@ from diploee.grid.limits.file import load_limits
 from diploee.grid.limits.report import COVERAGE, get_reports, limits_section
 from diploee.metrics.at_step import PEAK_MS, RAMP_MS
 from diploee.metrics.attribution import ComponentKind
-from diploee.metrics.changes import CHANGE
 from diploee.metrics.demand import load_factor, rated_power
+from diploee.metrics.load_changes import CHANGE
 from diploee.metrics.spectral_bands import FLAGGED_STEPS
 from diploee.reports.build import (
     Report,
@@ -57,8 +57,8 @@ from diploee.reports.coincident import UNITS, coincident_demand
 from diploee.reports.run_sections import reactive_notes, voltage_notes
 from diploee.runs.folder import check_not_in_run, run_files
 from diploee.runs.formatting import interval, listed
-from diploee.runs.labels import LABELS
 from diploee.runs.lower_bounds import data_limits_note, is_lower_bound
+from diploee.runs.metric_labels import LABELS
 from diploee.runs.metric_order import SPECTRAL_LINES, SWINGS
 from diploee.runs.provenance import provenance
 from diploee.runs.reader import RunFolder

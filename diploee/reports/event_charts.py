@@ -155,7 +155,10 @@ MAX_ROWS = 6_000
 
 
 def event_windows_chart(run: RunData, unit: PowerUnit) -> Chart | None:
-    """Return the chart of extreme windows: a panel each, and one for several pools."""
+    """Return the chart of extreme windows, one panel for each window.
+
+    A second panel shows the changes of the pools, if there are several.
+    """
     windows = [
         [*_window_panels(run, entry, unit)] for entry in run.run.event_windows.values()
     ]

@@ -16,7 +16,7 @@ from diploee.base.units import MS_PER_S, W_PER_MW, PowerUnit
 from diploee.grid.limits.check import NotAssessable
 from diploee.grid.limits.file import load_limits
 from diploee.grid.limits.report import run_context
-from diploee.metrics.changes import SIZES
+from diploee.metrics.load_changes import SIZES
 from diploee.reports.data import POWER, RunData
 from diploee.reports.drawing.charts import (
     INK,

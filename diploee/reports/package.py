@@ -59,7 +59,7 @@ def write_package(
     firm: Callable[[], Section],
     force: bool = False,
 ) -> None:
-    """Write a run's package, and the differences from an older one that it replaces.
+    """Write a run's package, with differences from an older package that it replaces.
 
     Parameters
     ----------

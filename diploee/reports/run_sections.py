@@ -12,10 +12,10 @@ from diploee.base.units import W_PER_MW
 from diploee.grid.dynamics.ride_through_study import RideThroughResult
 from diploee.grid.limits.report import LimitReport, limits_section
 from diploee.metrics.attribution_text import cause_text, event_label, read_causes
-from diploee.metrics.changes import Key
+from diploee.metrics.load_changes import Key
 from diploee.runs.formatting import format_time, interval, listed
-from diploee.runs.labels import LABELS
 from diploee.runs.lower_bounds import data_limits_note
+from diploee.runs.metric_labels import LABELS
 from diploee.runs.metric_order import FIRST, RANKED
 from diploee.runs.provenance import provenance
 from diploee.runs.reader import RunFolder

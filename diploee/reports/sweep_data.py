@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from diploee.base.errors import InputError, counted
-from diploee.base.plain_data import Record, read_json
 from diploee.base.tables import Kind, open_parquet, to_pandas_frame
+from diploee.base.validation import Record, read_json
 from diploee.runs.folder import MANIFEST
 from diploee.runs.parquet_files import FACILITY_FILE
 
@@ -106,8 +106,8 @@ def read_sweep(folder: Path) -> SweepData:
 def runs_to_draw(sweep: SweepData, max_n: int) -> list[tuple[Path, str]]:
     """Return folders and labels of at most `max_n` runs, spread over the axes.
 
-    Each point has one run, that of its lowest seed. Runs without a power series are
-    left out.
+    Each point has one run: the run with its lowest seed. Runs without a power series
+    are left out.
     """
     table = sweep.finished
     if "seed" in table:

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import Field
 
 from diploee.base.errors import InputError
-from diploee.base.plain_data import Record, read_json
+from diploee.base.validation import Record, read_json
 from diploee.runs.formatting import MIN_RUNS, listed
 from diploee.scenario.loading import with_value
 

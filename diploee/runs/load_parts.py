@@ -56,7 +56,7 @@ class LoadParts(Brief):
 
     @property
     def load(self) -> tuple[str, ...]:
-        """All columns of the load, which is their sum."""
+        """All columns whose sum is the load."""
         return (*self.it, *self.motors, *self.rest, *self.network)
 
     def powers(self, columns: Mapping[str, Float64Array]) -> dict[str, Float64Array]:

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from diploee.base.plain_data import SHA256, Record
 from diploee.base.tables import MAX_SIZE
+from diploee.base.validation import SHA256, Record
 from diploee.profiles.profile import Provenance
 
 Number = Annotated[float, Field(ge=-MAX_SIZE, le=MAX_SIZE)]

@@ -23,7 +23,6 @@ from diploee.base.column_specs import (
     find_column,
 )
 from diploee.base.model import entry_point_objects
-from diploee.base.plain_data import Record, parse_json
 from diploee.base.tables import (
     BoolArray,
     Float64Array,
@@ -36,6 +35,7 @@ from diploee.base.tables import (
     open_parquet,
 )
 from diploee.base.units import MS_PER_H, MS_PER_S, PROFILE_STEP_MS, W_PER_MW
+from diploee.base.validation import Record, parse_json
 from diploee.base.version import full_version
 from diploee.facility.base import STAGES, Block
 from diploee.facility.before_stores import BEFORE_STORES
@@ -43,13 +43,13 @@ from diploee.loads.jobs import StreamClass
 from diploee.loads.services.load import SERVICE_COLUMNS
 from diploee.metrics.attribution import LOAD_COLUMNS
 from diploee.metrics.causes import Causes
-from diploee.metrics.changes import Extreme
 from diploee.metrics.flexibility import BASELINE_COLUMNS
+from diploee.metrics.load_changes import Extreme
 from diploee.power.blocks import AC_COLUMNS, PHASE_COLUMNS, POWER_COLUMNS
 from diploee.power.extreme_windows import BASIS, EventWindowSearch
 from diploee.power.segments import SERVICE_OWNER, node_slots, owner_class, owner_job
+from diploee.scenario.extension_loads import LOADS
 from diploee.scenario.models import Scenario
-from diploee.scenario.plugged import LOADS
 from diploee.schedule.job_table import JobTable
 from diploee.schedule.placement import HeldNodes
 from diploee.schedule.schedule import QUEUE_COLUMNS

@@ -25,9 +25,9 @@ from diploee.base.errors import (
     shown,
 )
 from diploee.base.metric import Metric, find_metric, flatten
-from diploee.base.plain_data import KeyPath, read_json, validate_record, with_groups
 from diploee.base.tables import Kind, open_parquet, to_pandas_frame
 from diploee.base.units import MS_PER_S
+from diploee.base.validation import KeyPath, read_json, validate_record, with_groups
 from diploee.metrics.catalogue import declared_metrics
 from diploee.runs.ensemble_percentiles import Bands, read_bands
 from diploee.runs.folder import LIMITS_FILE, MANIFEST, METRICS_FILE, SCHEMA_VERSION

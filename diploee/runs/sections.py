@@ -1,7 +1,7 @@
 """Sections of results: statistics, tables, charts and notes, for all outputs.
 
 The same sections are shown in the report page, data sheet, terminal, notebook and
-comparison, and are exported as JSON and CSV.
+comparison, and are written as JSON and CSV.
 """
 
 from __future__ import annotations

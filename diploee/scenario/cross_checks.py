@@ -8,8 +8,8 @@ from typing import Any, get_args
 
 from diploee.base.clock import RunClock, is_skipped, zone_name
 from diploee.base.errors import did_you_mean, one_of, shown
-from diploee.base.plain_data import KeyPath
 from diploee.base.units import MS_PER_MIN, SLOTS_PER_GPU, W_PER_MW
+from diploee.base.validation import KeyPath
 from diploee.facility.base import Nameable, StageSpec
 from diploee.facility.point_of_interconnection import Billing
 from diploee.scenario.flexibility import Flexibility, event_product

@@ -25,7 +25,7 @@ from diploee.base.errors import (
 )
 from diploee.base.files import reason
 from diploee.base.files.paths import find_shipped
-from diploee.base.plain_data import KeyPath, as_yaml, checked
+from diploee.base.validation import KeyPath, as_yaml, checked
 from diploee.facility.base import STAGES
 from diploee.scenario.cross_checks import cross_problems, unknown_names
 from diploee.scenario.models import Scenario
@@ -163,7 +163,8 @@ def _data_key(data: Any, part: str) -> Any:
         matches = [
             index
             for index, item in enumerate(data)
-            if part in (_item_kind(item), isinstance(item, dict) and item.get("name"))
+            if part
+            in (_kind_of_item(item), isinstance(item, dict) and item.get("name"))
         ]
         index_match = next(
             (index for index in range(len(data)) if str(index) == part), None
@@ -173,15 +174,15 @@ def _data_key(data: Any, part: str) -> Any:
     return next((name for name in keys if str(name) == part), part)
 
 
-def _item_kind(item: Any) -> Any:
-    """Return the kind of an item of a list, which may be the item itself."""
+def _kind_of_item(item: Any) -> Any:
+    """Return the `kind` of a list's item, or the item itself if it is no mapping."""
     return item.get("kind") if isinstance(item, dict) else item
 
 
 def _check_stage(key: str, old_value: Any, value: Any) -> None:
     """Raise an error if a replaced stage has another place in the chain."""
     old_stage, new_stage = (
-        STAGES.by_name.get(str(_item_kind(item))) for item in (old_value, value)
+        STAGES.by_name.get(str(_kind_of_item(item))) for item in (old_value, value)
     )
     if (
         re.fullmatch(r"facility\.stages\.\w+", key)
@@ -189,7 +190,7 @@ def _check_stage(key: str, old_value: Any, value: Any) -> None:
         and new_stage
         and old_stage.place != new_stage.place
     ):
-        old_kind, kind = _item_kind(old_value), _item_kind(value)
+        old_kind, kind = _kind_of_item(old_value), _kind_of_item(value)
         raise ScenarioError(
             f"--set {key}: would replace '{old_kind}' by '{kind}', another part of "
             f"the chain; give --set facility.stages.{kind}.KEY=VALUE for a key of "

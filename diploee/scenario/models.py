@@ -40,10 +40,10 @@ from diploee.base.model import (
 from diploee.base.units import SLOTS_PER_GPU, W_PER_MW
 from diploee.facility.base import STAGES, StageSpec
 from diploee.facility.weather import WEATHER, WeatherSpec
+from diploee.scenario.extension_loads import LoadSpec, StreamOf
 from diploee.scenario.flexibility import Flexibility
 from diploee.scenario.job_streams import JobStream
 from diploee.scenario.layout import Layout
-from diploee.scenario.plugged import LoadSpec, StreamOf
 from diploee.scenario.pools import InstalledNodes, NodeType, Pool
 from diploee.scenario.ride_through import RideThrough
 from diploee.scenario.serving import RequestStream

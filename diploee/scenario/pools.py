@@ -30,8 +30,8 @@ from diploee.base.model import (
     optional,
     with_preset,
 )
-from diploee.base.plain_data import must_be
 from diploee.base.tables import Float64Array, Int64Array
+from diploee.base.validation import must_be
 from diploee.facility.node_power import AC_POWER, AcPowerSpec
 
 

@@ -20,7 +20,7 @@ from diploee.base.model import KINDS, Kinds, Model, Share, StatefulKind, default
 
 
 class BatchSizeOptimizer(StatefulKind):
-    """Optimizer of the batch size of each recurrence; this class keeps it fixed."""
+    """Optimizer of the batch size of each recurrence; the base class keeps it fixed."""
 
     goes_with: ClassVar[str] = "jit"
     """Name of the default power limit optimizer for this batch size optimizer."""

@@ -32,8 +32,8 @@ FLOP_PER_PARAMETER = 6
 """Floating-point operations per parameter and token, forward and backward."""
 
 MAX_LED = 64
-"""Maximum number of GPUs of a job with a leading GPU in its power; of more GPUs, one is
-below 1.6 % of the power."""
+"""Maximum number of GPUs of a job with a leading GPU in its power. In a larger job, one
+GPU is below 1.6 % of the power."""
 
 PhaseName = Literal[
     "train",
@@ -115,8 +115,8 @@ class GpuNoise(Model):
 
     Source: 8 H100 (TDP 700 W) that trained a GPT had 143 to 360 W^2/Hz of noise common
     to all GPUs, and 33 to 55 W^2/Hz of independent noise (computed from
-    grantwilkins/training_profile). These are 0.017 to 0.027 and 0.008 to 0.011 of the
-    TDP per root hertz.
+    grantwilkins/training_profile). The square roots are 0.017 to 0.027 and 0.008
+    to 0.011 of the TDP per root hertz.
     """
 
     common: Share = uncertain(
@@ -427,9 +427,9 @@ class SynchronousJob(Model):
     def lower_end(self, gpus_per_node: int) -> SynchronousJob | None:
         """Return the job with the slowest lag and power edges within their ranges.
 
-        These give the smallest power fluctuations. The result is None if the scenario
-        sets both lag and edges. Edges are unchanged if iterations are too short for
-        slower ones.
+        The slowest lag and edges give the smallest power fluctuations. The result is
+        None if the scenario sets both lag and edges. Edges are unchanged if iterations
+        are too short for slower edges.
         """
         keys = {"lag_s", "edge_s"} - self.model_fields_set
         if not keys or self.nodes(gpus_per_node) < 2:

@@ -25,7 +25,6 @@ from pydantic import (
 
 from diploee.base.errors import InputError, one_of
 from diploee.base.model import Model, default, optional, unset
-from diploee.base.plain_data import as_yaml, must_be
 from diploee.base.tables import Int64Array
 from diploee.base.units import (
     DAYS_PER_WEEK,
@@ -39,6 +38,7 @@ from diploee.base.units import (
     MS_PER_WEEK,
     PROFILE_STEP_MS,
 )
+from diploee.base.validation import as_yaml, must_be
 
 _FIXED_MS = {
     "ms": 1,

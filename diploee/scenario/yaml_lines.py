@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from diploee.base.errors import MAX_PROBLEMS, ScenarioError, shown
-from diploee.base.plain_data import KeyPath
+from diploee.base.validation import KeyPath
 
 # Maximum size of a file [bytes]
 MAX_BYTES = 16_000_000

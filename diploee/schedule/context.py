@@ -271,12 +271,12 @@ class PreemptivePool(_FacilityState):
 
 
 class Controller(Protocol):
-    """Protocol of a controller, which acts on all pools before their policies.
+    """Protocol of a controller that acts on all pools before their policies.
 
     A controller decides once at each time with an event. If its attribute ``holds`` is
     false, all jobs may start and `may_start` is not called. If it has a method
-    ``settled(view)``, this is called after all decisions at a time, and again after the
-    actions that it returned.
+    ``settled(view)``, that method is called after all decisions at a time, and again
+    after the actions that it returned.
     """
 
     def decide(self, view: FacilityView) -> Sequence[tuple[str, Action]]:

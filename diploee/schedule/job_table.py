@@ -137,7 +137,7 @@ class JobPower:
         return self._nodes[class_id].idle_power_w
 
     def _profile_power_w(self, profile_id: int) -> tuple[float, float]:
-        """Return the mean power of a profile, and that of its steady part [W]."""
+        """Return the mean power of a profile, and of its steady part [W]."""
         if profile_id not in self._profile_means_w:
             profile = self._library[profile_id]
             power_w = profile.power_w.astype(np.float64)

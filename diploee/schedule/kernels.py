@@ -365,7 +365,7 @@ def free_gpus(gpus: Gpus, position: int) -> None:
 
 @njit(inline="always")
 def first_with(tree: Int64Array, min_value: int) -> int:
-    """Return the first leaf of a tree with at least a given value, which must exist."""
+    """Return the first leaf with at least a given value; there must be such a leaf."""
     n_leaves, tree_node = tree.size // 2, 1
     while tree_node < n_leaves:
         tree_node = (
@@ -696,7 +696,7 @@ class Leaves(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """Intervals, and for each the previous and the next one of its owner."""
+    """Intervals, each with the previous and the next interval of its owner."""
 
     start_ms: Int64Array
     end_ms: Int64Array

@@ -1,4 +1,4 @@
-"""Protocol of queue disciplines, which select the jobs to start from a cluster view.
+"""Protocol of queue disciplines: they select the jobs to start from a cluster view.
 
 Like a scheduler, a policy knows the request of a submitted job and an estimate of its
 run time (`Estimate`), but not the true run time. A job that exceeds its estimate

@@ -367,7 +367,7 @@ class PreemptiveEngine(SimpyLoop):
     def _begin_interval(
         self, job: PreemptiveJob, pool: PreemptivePool, kind: int, length_ms: int | None
     ) -> None:
-        """Begin an interval of a kind, which ends after `length_ms` if given."""
+        """Begin an interval of a kind; it ends after `length_ms` if given."""
         now_ms = self.now_ms
         job.kind, job.since_ms, job.reported_until_ms = kind, now_ms, now_ms
         job.turn += 1
@@ -516,7 +516,7 @@ class PreemptiveEngine(SimpyLoop):
             self._act(self.pools[name], action, controller)
 
     def _hide_delayed(self, pool: PreemptivePool) -> None:
-        """Hide the waiting jobs that the controller delays from a pool's policy.
+        """Hide from a pool's policy the waiting jobs that the controller delays.
 
         The controller is asked again at each time.
         """

@@ -38,7 +38,7 @@ Engine = Literal["simpy", "compiled"]
 
 
 class PoolEngine(Protocol):
-    """Protocol of an engine for one pool, which numbers jobs in the order added."""
+    """Protocol of one pool's engine: it numbers jobs in the order added."""
 
     def advance(self, jobs: JobTable, until_ms: int) -> tuple[Int64Array, Int64Array]:
         """Add the jobs submitted since the last call, and simulate up to a time.
@@ -256,7 +256,7 @@ class Cluster:
 def chosen_policies(
     pools: Mapping[str, Pool], custom: Mapping[str, Policy] | None = None
 ) -> dict[str, Policy]:
-    """Return the policy of each pool: a custom one, or that of its scheduler."""
+    """Return the policy of each pool: a custom policy, or that of its scheduler."""
     custom = custom or {}
     for name, policy in custom.items():
         if name not in pools:
@@ -415,7 +415,7 @@ class Transient:
     def end_ms(self) -> int:
         """End of the transient, a whole number of intervals [ms].
 
-        Until it has ended, this is the latest possible end.
+        Until the transient has ended, the value is its latest possible end.
         """
         return self._latest_ms if self._filling else min(self._end_ms, self._latest_ms)
 

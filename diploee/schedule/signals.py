@@ -103,7 +103,7 @@ def quantile(length_ms: Int64Array, values: Float64Array, probability: float) ->
 
 
 def fit_to_run(signal: Signal, path: Path | str, clock: RunClock) -> Signal:
-    """Return a signal on the time axis of a run, all of which it must cover.
+    """Return a signal on the time axis of a run; the signal must cover the run.
 
     Errors name the signal's file.
     """

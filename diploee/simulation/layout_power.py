@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from diploee.runs.reader import RunFolder
 
 VALUES_OF_BLOCK = 1 << 22
-"""Number of power values of all racks in one block, which limits the memory."""
+"""Number of power values of all racks in one block, to limit the memory used."""
 
 
 @dataclass(frozen=True, eq=False)

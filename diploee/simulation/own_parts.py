@@ -96,7 +96,7 @@ def own_parts(
     parts: dict[OwnPart, None] = {}
     for kind, code in _extension_code(scenario, inputs, models, objects_by_kind):
         if id(code) not in hashed:
-            named = _class_or_function(code)
+            named = _defining_code(code)
             name = f"{named.__module__}:{named.__qualname__}"
             hashed[id(code)] = code, OwnPart(kind, name, code_sha256(code))
         parts[hashed[id(code)][1]] = None
@@ -124,12 +124,12 @@ def _extension_code(
         (kind, code)
         for kind, objects in objects_by_kind.items()
         for code in objects
-        if is_extension(_class_or_function(code))
+        if is_extension(_defining_code(code))
     )
 
 
-def _class_or_function(value: Any) -> Any:
-    """Return the class of an object, or a class or function itself."""
+def _defining_code(value: Any) -> Any:
+    """Return the class or function that defines a value: itself, or its class."""
     value = value.func if isinstance(value, partial) else value
     return value if isinstance(value, type | FunctionType) else type(value)
 
@@ -155,7 +155,7 @@ class _CodeHasher:
 
     def __init__(self, value: Any) -> None:
         self.digest = hashlib.sha256()
-        self._root = _class_or_function(value).__module__.partition(".")[0]
+        self._root = _defining_code(value).__module__.partition(".")[0]
         self._visited: dict[object, tuple[int, Any]] = {}
 
     def _update(self, *values: object) -> None:

@@ -51,8 +51,8 @@ from diploee.power.segments import (
 from diploee.profiles.flat import FLAT_WORKLOAD
 from diploee.profiles.library import ProfileLibrary
 from diploee.profiles.profile import PowerProfile
+from diploee.scenario.extension_loads import load_kind
 from diploee.scenario.models import Scenario
-from diploee.scenario.plugged import load_kind
 from diploee.simulation.prepared import PreparedSite, Sink
 
 STEPS_OF_BLOCK = 1 << 16

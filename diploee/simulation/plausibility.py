@@ -16,8 +16,8 @@ from diploee.base.units import HOURS_PER_DAY, MS_PER_DAY, MS_PER_H, MS_PER_S, W_
 from diploee.facility.weather import Weather
 from diploee.loads.inputs import Inputs
 from diploee.loads.jobs import StreamClass
+from diploee.loads.jobs.job_streams import JobStreams
 from diploee.loads.jobs.queue import QueueMetrics
-from diploee.loads.jobs.streams import JobStreams
 from diploee.loads.services.curves import Curves
 from diploee.loads.services.samples import PROVENANCE
 from diploee.loads.services.service_plan import ServicePlan

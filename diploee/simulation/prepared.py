@@ -35,8 +35,8 @@ from diploee.loads.inputs import Inputs
 from diploee.loads.services.load import SERVICE_COLUMNS
 from diploee.power.blocks import AC_COLUMNS, PHASE_COLUMNS, POWER_COLUMNS
 from diploee.profiles.profile import PowerBoundary
+from diploee.scenario.extension_loads import load_kind
 from diploee.scenario.models import Scenario
-from diploee.scenario.plugged import load_kind
 from diploee.scenario.times import steps_ms
 from diploee.schedule.context import Controller
 from diploee.schedule.load_controller import FairPowerCaps

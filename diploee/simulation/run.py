@@ -20,7 +20,7 @@ from diploee.base.progress import Progress, Stopwatch, stage
 from diploee.base.units import MS_PER_DAY, S_PER_MIN, W_PER_MW
 from diploee.facility.base import POWER, Block
 from diploee.facility.weather import Weather
-from diploee.loads.jobs.streams import JobStreams
+from diploee.loads.jobs.job_streams import JobStreams
 from diploee.loads.services.plan import ServicePlanner
 from diploee.metrics.at_step import StepExtremes
 from diploee.metrics.attribution import LOAD_COLUMNS, Attribution

@@ -14,8 +14,8 @@ from diploee.base.clock import RunClock, leap_year_clock
 from diploee.base.column_specs import TAKEN_OFF
 from diploee.base.errors import InputError, ScenarioError
 from diploee.base.model import SCALES, Model
-from diploee.base.plain_data import KeyPath, checked
 from diploee.base.units import W_PER_MW
+from diploee.base.validation import KeyPath, checked
 from diploee.facility.base import (
     POWER,
     REACTIVE,

@@ -17,9 +17,9 @@ from diploee.base.tables import concat
 from diploee.facility.base import POWER
 from diploee.loads.inputs import Inputs
 from diploee.loads.jobs import StreamClass, StreamMatch, Utilization
+from diploee.loads.jobs.job_streams import JobStreams
 from diploee.loads.jobs.load import simulations
 from diploee.loads.jobs.lowering import GetSections, lower_jobs
-from diploee.loads.jobs.streams import JobStreams
 from diploee.power.blocks import Method, PowerBlock, device_block, power_stream
 from diploee.power.segments import Segments
 from diploee.profiles.flat import FLAT_ID

@@ -1,4 +1,4 @@
-"""Queue of the studio's jobs, which a child process runs one at a time.
+"""Queue of the jobs that a child process of the studio runs one at a time.
 
 A job is a simulation, a page or a file. `worker` is the program of the child process.
 """

@@ -22,8 +22,8 @@ from diploee.api.sites import starter
 from diploee.base.errors import InputError, ScenarioError, plural, shown
 from diploee.base.files.paths import shipped, shipped_folder
 from diploee.base.model import Model, children, field_marks
-from diploee.base.plain_data import checked
 from diploee.base.units import MS_PER_DAY
+from diploee.base.validation import checked
 from diploee.facility.base import STAGES
 from diploee.facility.cooling import CoolingSpec
 from diploee.scenario.key_reference import Schema, allowed_values, key_type

@@ -376,7 +376,7 @@ class Studio:
         return path
 
     def _new_result(self, page: str) -> tuple[str, Path]:
-        """Return id and folder of a new result; the page's oldest ones are removed."""
+        """Return id and folder of a new result; remove the page's oldest results."""
         result_id = secrets.token_urlsafe(12)
         (self.temporary / result_id).mkdir()
         result_ids = self._result_ids[page]

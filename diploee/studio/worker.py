@@ -1,4 +1,4 @@
-"""Child process of a studio, which runs one job at a time.
+"""Child process that runs one job of a studio at a time.
 
 A job is a line of JSON on standard input. The job's messages are lines of JSON on
 standard output; the last one has ``end``. SIGINT stops the current job and removes its
@@ -35,7 +35,7 @@ from diploee.base.units import MS_PER_H, power_unit
 from diploee.base.version import full_version
 from diploee.facility.base import POWER, Block
 from diploee.grid.export.registry import FORMATS
-from diploee.importers.inputs import InputReader
+from diploee.importers.input_reader import InputReader
 from diploee.profiles.library import ProfileLibrary
 from diploee.reports.build import build_report, report_page
 from diploee.reports.compare import Comparison, compare

@@ -31,7 +31,11 @@ class Draw(Model):
 
     @abstractmethod
     def draw(self, rng: np.random.Generator, base: Any) -> tuple[Any, dict[str, float]]:
-        """Draw a new value of a key from its base value; return it and the numbers."""
+        """Draw a new value of a key, given its base value.
+
+        Returns the new value, and the sampled numbers by item of the value. The name is
+        empty for a single number, or a number that applies to all items.
+        """
 
 
 class _ContinuousDraw(Draw):
@@ -83,9 +87,9 @@ class _ContinuousDraw(Draw):
         return sampled
 
     def draw(self, rng: np.random.Generator, base: Any) -> tuple[Any, dict[str, float]]:
-        """Return the drawn value and numbers, as in `Draw.draw`.
+        """Return the new value and the sampled numbers by item, as in `Draw.draw`.
 
-        A single number is used for all items of a list, unless `each` is set.
+        Without `each`, one number applies to all items of a list.
         """
         if isinstance(base, list) and (self.each or self.apply != "set"):
             numbers = self.numbers(rng, len(base) if self.each else 1)

@@ -154,8 +154,8 @@ def run_sweep(
         If the sweep, its values, the profiles or the output are not usable; no run is
         then done.
     OutputError
-        If the folder can't be written; if this is detected early, no run is done.
-        Finished runs are kept in any case.
+        If the folder can't be written. If that is detected before the first run, no
+        run is done; finished runs are kept in any case.
     """
     sweep = sweep if isinstance(sweep, Sweep) else load_sweep(sweep)
     progress = progress or Progress()
@@ -340,8 +340,8 @@ def sweep(
         If the sweep, its values, the profiles or the output are not usable, or workers
         can't import your own code; no run is then done.
     OutputError
-        If the folder can't be written; if this is detected early, no run is done.
-        Finished runs are kept in any case.
+        If the folder can't be written. If that is detected before the first run, no
+        run is done; finished runs are kept in any case.
     """
     if isinstance(sweep, Mapping):
         sweep = sweep_from_dict(sweep, "sweep")

@@ -11,13 +11,13 @@ from itertools import product
 from typing import Any
 
 from diploee.base.errors import Brief, InputError, ScenarioError, shown
-from diploee.base.plain_data import KeyPath
 from diploee.base.rng import named_rng
+from diploee.base.validation import KeyPath
 from diploee.base.version import full_version
 from diploee.grid.limits.file import load_scenario_limits
-from diploee.importers.inputs import InputReader
+from diploee.importers.input_reader import InputReader
 from diploee.loads.inputs import Inputs
-from diploee.loads.jobs.streams import JobStreams
+from diploee.loads.jobs.job_streams import JobStreams
 from diploee.profiles.library import ProfileLibrary
 from diploee.runs.folder import SCHEMA_VERSION
 from diploee.scenario.loading import (

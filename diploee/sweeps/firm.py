@@ -24,9 +24,9 @@ from diploee.base.arguments import AnyDuration, as_list, checked_arguments
 from diploee.base.clock import NamedSpan
 from diploee.base.errors import Brief, InputError, RunTooLongError
 from diploee.base.model import Model, default, unset
-from diploee.base.plain_data import checked
 from diploee.base.progress import Progress, Update, stage, usual_progress
 from diploee.base.units import MS_PER_DAY, MS_PER_H, S_PER_MIN, W_PER_MW
+from diploee.base.validation import checked
 from diploee.grid.firm.calls import BLOCKS_H
 from diploee.grid.firm.study import FirmResult, firm_results
 from diploee.grid.firm.undisturbed import simulate_year

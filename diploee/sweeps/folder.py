@@ -1,4 +1,4 @@
-"""Folder of a sweep, which machines may share: ``runs/``, and files on all runs.
+"""Folder of a sweep, shared by machines if needed: ``runs/``, and files on all runs.
 
 Runs and files are written atomically, so a run folder with a manifest is complete.
 """

@@ -15,8 +15,8 @@ from typing import Any, TypeGuard
 
 from diploee.base.errors import MAX_PROBLEMS, Brief, ScenarioError
 from diploee.base.files.paths import find_shipped, shipped
-from diploee.base.plain_data import KeyPath, checked
-from diploee.importers.inputs import InputReader
+from diploee.base.validation import KeyPath, checked
+from diploee.importers.input_reader import InputReader
 from diploee.profiles.library import ProfileLibrary
 from diploee.scenario.loading import load_scenario, scenario_from_dict
 from diploee.scenario.models import Scenario

@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 from diploee.base.errors import InputError
 from diploee.base.measures.distribution import Distribution
 from diploee.base.metric import flatten, is_plain_number
-from diploee.base.plain_data import Record, parse_json
 from diploee.base.tables import Float64Array, arrow_numbers, arrow_texts
 from diploee.base.units import HOURS_PER_WEEK, MS_PER_H
+from diploee.base.validation import Record, parse_json
 from diploee.base.version import full_version
 from diploee.loads.jobs.rates import EPOCH_HOUR_OF_WEEK
 from diploee.runs.folder import METRICS_FILE, write_json
@@ -68,9 +68,11 @@ class RecordedSweep(Record):
     runs: list[_RecordedRun]
 
     def is_other(self, sweep: Sweep, runs: Sequence[PlannedRun]) -> bool:
-        """Return True if this version finished runs of another sweep, and none of it.
+        """Return True if the finished runs are of another sweep, by this version.
 
-        With other profiles or other code of its own, a sweep is the same.
+        None of them is a run of `sweep`.
+
+        A sweep with other profiles, or with other extension code, is the same sweep.
         """
         now = sweep_content(sweep, runs, {}, {})
         finished = {run.run for run in self.runs if run.status == "finished"}
@@ -164,7 +166,7 @@ class Result:
 
 
 def read_results(folder: Path, runs: Iterable[str], keep: Keep) -> dict[str, Result]:
-    """Return the results of those of the runs that are complete, by run."""
+    """Return the results of the complete runs, by run."""
 
     def read(run: str) -> tuple[str, Result | None]:
         try:

@@ -12,7 +12,7 @@ from pydantic import Field, PositiveInt, SerializeAsAny, model_validator
 from diploee.base.errors import did_you_mean, one_of
 from diploee.base.metric import find_metric
 from diploee.base.model import MAX_SEED, Model, default, unset
-from diploee.base.plain_data import KeyPath
+from diploee.base.validation import KeyPath
 from diploee.metrics.catalogue import declared_metrics
 from diploee.sweeps.draws import DRAWS, Draw
 

@@ -17,7 +17,7 @@ from diploee import api
 from diploee.base.errors import Brief, DiploeeError, InputError
 from diploee.base.files import whole_folder
 from diploee.base.units import MS_PER_H
-from diploee.importers.inputs import InputReader
+from diploee.importers.input_reader import InputReader
 from diploee.profiles.library import ProfileLibrary
 from diploee.runs.parquet_files import JOBS_FILE
 from diploee.scenario.models import Scenario

@@ -22,7 +22,7 @@ from diploee import Run, generate_jobs, open_run
 from diploee import run as simulate
 from diploee.api.sites import site_of
 from diploee.grid.limits import load_limits
-from diploee.importers.inputs import load_inputs
+from diploee.importers.input_reader import load_inputs
 from diploee.power import Segments
 from diploee.power.blocks import MAX_THREADS, power_stream
 from diploee.power.spectral import fft_lengths

@@ -17,7 +17,7 @@ from builders import checked_site
 
 import diploee
 from diploee.api.sites import site_of
-from diploee.importers.inputs import load_inputs
+from diploee.importers.input_reader import load_inputs
 from diploee.scenario import Scenario
 from diploee.schedule.job_table import DRAW_MS
 from diploee.simulation.cost_forecast import slowness

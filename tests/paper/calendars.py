@@ -19,9 +19,9 @@ from scipy.signal import fftconvolve
 
 from diploee.base.tables import Float64Array
 from diploee.base.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_H, MS_PER_MIN
-from diploee.importers.inputs import load_inputs
+from diploee.importers.input_reader import load_inputs
+from diploee.loads.jobs.job_streams import JobStreams
 from diploee.loads.jobs.rates import line_with_means
-from diploee.loads.jobs.streams import JobStreams
 from diploee.scenario import Scenario, load_scenario
 
 FOLDER = Path(__file__).parent

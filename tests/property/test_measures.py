@@ -31,12 +31,13 @@ from diploee.base.measures.ramps_and_swings import (
     RollingRanges,
     SignalHistogram,
     TurningPoints,
-    differences,
+    differences_over,
     ramps,
     ranges,
     rolling_ranges,
 )
-from diploee.base.measures.series import (
+from diploee.base.measures.spectrum import Spectrum, band_rms, line_amplitude
+from diploee.base.measures.streaming import (
     Chunk,
     ClockSums,
     MeasureRunner,
@@ -44,7 +45,6 @@ from diploee.base.measures.series import (
     power,
     to_quanta,
 )
-from diploee.base.measures.spectrum import Spectrum, band_rms, line_amplitude
 from diploee.grid.limits.kinds.changes import BandFilter, RunningFilter
 from diploee.metrics.run_metrics import GridMetrics
 from diploee.profiles.profile import Provenance
@@ -119,7 +119,7 @@ def filtered(running):
 
 MEASURES = {
     "ramps": lambda: SignalHistogram(ramps(60), 120),
-    "differences": lambda: SignalHistogram(differences(10), 11),
+    "differences": lambda: SignalHistogram(differences_over(10), 11),
     "ranges": lambda: SignalHistogram(ranges(30), 30),
     "ranges of several windows": lambda: RollingRanges([2, 10, 60]),
     "rainflow": lambda: Rainflow(5e4),

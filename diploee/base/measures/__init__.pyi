@@ -1,5 +1,5 @@
-from .series import QUANTA_PER_MW as QUANTA_PER_MW
-from .series import Chunk as Chunk
-from .series import Measure as Measure
-from .series import to_mw as to_mw
-from .series import to_quanta as to_quanta
+from .streaming import QUANTA_PER_MW as QUANTA_PER_MW
+from .streaming import Chunk as Chunk
+from .streaming import Measure as Measure
+from .streaming import to_mw as to_mw
+from .streaming import to_quanta as to_quanta

@@ -390,7 +390,7 @@ class Exceedance:
         return _Excess(begin_ms, end_ms, float(values[worst]), worst_ms)
 
     def _extend_or_close(self, event: _Excess | None) -> None:
-        """Extend the open event by an adjacent one, or close it and open another."""
+        """Extend the open event by an adjacent event, or close it and open another."""
         if self._open is not None:
             if event is not None and self._open.end_ms == event.begin_ms:
                 event = self._open.merged_with(event)

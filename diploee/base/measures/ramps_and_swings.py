@@ -22,7 +22,7 @@ import numpy as np
 
 from diploee.base.jit import njit
 from diploee.base.measures.distribution import SignedHistogram
-from diploee.base.measures.series import QUANTA_PER_W, Chunk, Signal, SignalChunk
+from diploee.base.measures.streaming import QUANTA_PER_W, Chunk, Signal, SignalChunk
 from diploee.base.tables import Float64Array, Int64Array
 
 _CHUNK = 1 << 15  # values per pass, so that the passes stay in cache
@@ -48,7 +48,7 @@ def ramp_sums(values: Array, n: int) -> Array:
 
 
 def ramps(n: int) -> Signal:
-    """Return the signal of `ramp_sums`, timed by the start of the earlier interval."""
+    """Return a signal: `ramp_sums` at the start of the earlier interval."""
 
     def signal(chunk: Chunk) -> SignalChunk:
         part = chunk.windows_of(2 * n)
@@ -57,8 +57,11 @@ def ramps(n: int) -> Signal:
     return signal
 
 
-def differences(n: int) -> Signal:
-    """Return the signal of differences over `n` steps, timed by the earlier value."""
+def differences_over(n: int) -> Signal:
+    """Return a signal: differences of values `n` steps apart.
+
+    The time of a difference is that of the earlier value.
+    """
 
     def signal(chunk: Chunk) -> SignalChunk:
         part = chunk.windows_of(n + 1)
@@ -68,7 +71,7 @@ def differences(n: int) -> Signal:
 
 
 def ranges(n: int) -> Signal:
-    """Return the signal of ranges over `n` values, timed by the window's start."""
+    """Return a signal: ranges over `n` values, at the start of each window."""
 
     def signal(chunk: Chunk) -> SignalChunk:
         result = rolling_ranges(chunk, [n])[0]
@@ -307,7 +310,7 @@ class Rainflow:
 
 
 class TurningPoints:
-    """The open turning points of a series, which belong to no closed swing yet.
+    """The open turning points of a series: those that no closed swing contains yet.
 
     Closed swings below the threshold are removed, but not reported.
     """

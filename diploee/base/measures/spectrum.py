@@ -2,8 +2,8 @@
 
 Welch's method: each 10-minute window is detrended linearly and multiplied by a Hann
 window, and its one-sided periodogram is scaled to density; windows overlap by half. The
-result equals `scipy.signal.periodogram` (tests compare both), but uses `numpy.fft`
-directly because the former takes four times as long on 315 million values. A band's rms
+result equals `scipy.signal.periodogram` (tests compare both). `numpy.fft` is used
+directly because SciPy's takes four times as long on 315 million values. A band's rms
 is ``sqrt(sum PSD(f) df)`` over the bins f = k/600 Hz with low <= f < high; over all
 bins the sum is the variance weighted by the Hann window (Parseval). The mean over
 windows is the Welch estimate of the whole run. Windows start at multiples of 5 minutes
@@ -19,7 +19,7 @@ import numpy as np
 import scipy
 from numpy.lib.stride_tricks import sliding_window_view
 
-from diploee.base.measures.series import QUANTA_PER_MW, Chunk, Signal, SignalChunk
+from diploee.base.measures.streaming import QUANTA_PER_MW, Chunk, Signal, SignalChunk
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_MIN, MS_PER_S
 

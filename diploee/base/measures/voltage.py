@@ -15,7 +15,7 @@ import numpy as np
 
 from diploee.base.errors import Brief
 from diploee.base.measures.distribution import FirstMaximum
-from diploee.base.measures.series import QUANTA_PER_MW, Chunk
+from diploee.base.measures.streaming import QUANTA_PER_MW, Chunk
 from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from diploee.base.errors import ProfileError, ScenarioError, WorkloadError, shown
-from diploee.base.plain_data import checked
 from diploee.base.tables import BoolArray, Float64Array, Int16Array, Int64Array
+from diploee.base.validation import checked
 from diploee.loads.jobs.class_rules import UNMATCHED, assign_classes, nearest_n_nodes
 from diploee.loads.jobs.job_log import JobRecords
 from diploee.profiles.library import ProfileLibrary

@@ -11,8 +11,8 @@ from typing import Any
 
 from diploee.base.errors import InputError, LogFormatError, one_of
 from diploee.base.files import check_is_file
-from diploee.base.plain_data import checked
 from diploee.base.units import HOURS_PER_WEEK
+from diploee.base.validation import checked
 from diploee.fits.fragment import (
     Named,
     Target,
@@ -192,7 +192,7 @@ def _decision_texts(
 def _other_gpu_notes(
     fit: JobLogFit, facility: Facility, pool: str, library: ProfileLibrary, named: Named
 ) -> Iterator[str]:
-    """Yield notes on profiles of other GPUs, which a run will refuse."""
+    """Yield notes on profiles of other GPUs: profiles that a run will refuse."""
     node = facility.node_type_of(pool)
     if facility.pools[pool].scale_profiles is not None or node.busy_power_factor != 1:
         return

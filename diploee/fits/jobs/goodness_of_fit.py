@@ -17,9 +17,9 @@ from diploee.base.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_H, S_PER_H
 from diploee.fits.confidence_limits import jackknife_error
 from diploee.fits.jobs.job_log_fit import JobLogFit, LoggedJobs, LogStatistic
 from diploee.fits.jobs.scenario_entry import job_stream
-from diploee.importers.inputs import load_inputs
+from diploee.importers.input_reader import load_inputs
+from diploee.loads.jobs.job_streams import JobStreams
 from diploee.loads.jobs.rates import hour_weights
-from diploee.loads.jobs.streams import JobStreams
 from diploee.profiles.library import ProfileLibrary
 from diploee.scenario.loading import scenario_from_dict
 from diploee.simulation.steps import WINDOW_DRAWS

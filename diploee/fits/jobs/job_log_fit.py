@@ -23,7 +23,7 @@ from diploee.base.units import (
 )
 from diploee.fits.binned_counts import MONDAY_MS, count_hours, sum_by_index
 from diploee.fits.calendar import MIN_SIGHTINGS, covers_months
-from diploee.fits.fit_tables import (
+from diploee.fits.calendar_output import (
     calendar_dict,
     calendar_figures,
     make_table,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from diploee.base.version import full_version
+from diploee.fits.calendar_output import calendar_entry, round_digits
 from diploee.fits.confidence_limits import round_shares
-from diploee.fits.fit_tables import calendar_entry, round_digits
 from diploee.fits.jobs.class_fits import ClassFit
 from diploee.fits.jobs.job_log_fit import JobLogFit
 from diploee.runs.sections import as_lines

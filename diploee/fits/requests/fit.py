@@ -34,7 +34,7 @@ from diploee.fits.calendar import (
     month_limits,
     week_limits,
 )
-from diploee.fits.fit_tables import (
+from diploee.fits.calendar_output import (
     calendar_dict,
     calendar_figures,
     make_table,

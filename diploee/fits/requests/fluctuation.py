@@ -1,4 +1,8 @@
-"""Fluctuation of a trace's requests: size, correlation time, common fraction."""
+"""Fluctuation of a trace's request rate, and the part that all services share.
+
+Results are the size of the fluctuation, its correlation time, and the fraction of its
+variance that all services share.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +45,7 @@ class FluctuationFit:
     relative_std: Estimate
     # Time in which the correlation falls to 1/e [s]; None if minutes are uncorrelated
     correlation_time_s: Estimate | None
-    # Fraction of the variance that services share; None for one service
+    # Fraction of the variance that all services share; None for one service
     common_share: Estimate | None
     rate_rps: float  # mean rate of the trace [1/s]
 
@@ -124,7 +128,7 @@ def _common_share(
     variance: Callable[[BoolArray], float],
     z: float,
 ) -> Estimate | None:
-    """Return the fraction of the variance that services share; None for one service."""
+    """Return the part of the variance that all services share; None for one service."""
     n = counts.shape[0]
     if n < 2:
         return None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from diploee.fits.calendar_output import calendar_entry, round_digits
 from diploee.fits.confidence_limits import round_shares
-from diploee.fits.fit_tables import calendar_entry, round_digits
 from diploee.fits.requests.fit import RequestFit
 from diploee.fits.requests.fluctuation import FluctuationFit
 from diploee.runs.sections import as_lines

@@ -78,7 +78,7 @@ class Recording(Brief):
     q_mvar: Float64Array
     connected: Float64Array  # fraction of the load that is connected
 
-    def moved(self) -> Float64Array:
+    def relative_change(self) -> Float64Array:
         """Return the larger change of P or Q since the start, over apparent power."""
         p, q = (np.abs(values - values[0]) for values in (self.p_mw, self.q_mvar))
         base = max(float(np.hypot(self.p_mw[0], self.q_mvar[0])), TIE)
@@ -242,13 +242,14 @@ def _run_steps(
     all load stays connected.
     """
     record, last_s, failed = play(site, steps), steps[-1][0], list[str]()
-    p_mw, moved, low = record.p_mw, record.moved(), float(record.connected.min())
-    is_back = moved <= FLAT if level is None else p_mw >= (level - TIE) * p_mw[0]
+    p_mw, low = record.p_mw, float(record.connected.min())
+    change = record.relative_change()
+    is_back = change <= FLAT if level is None else p_mw >= (level - TIE) * p_mw[0]
     late_s = record.time_s[~is_back & (record.time_s > last_s)]
     back_s = float(late_s.max(initial=last_s)) - last_s if is_back[-1] else inf
     if level is None and low < 1 - TIE:
         failed.append(f"{100 * (1 - low):.2g} % of the load leaves")
-    in_step = moved[(record.time_s > BEFORE_S + BACK_S) & (record.time_s <= last_s)]
+    in_step = change[(record.time_s > BEFORE_S + BACK_S) & (record.time_s <= last_s)]
     if level is None and in_step.size and np.ptp(in_step) > FLAT:
         failed.append(f"moves by {100 * np.ptp(in_step):.2g} % within the step")
     back = (
@@ -257,7 +258,7 @@ def _run_steps(
         else f"not back in {AFTER_S:g} s"
     )
     if last_s == 0:
-        back = f"moves by {100 * moved.max():.2g} %"
+        back = f"moves by {100 * change.max():.2g} %"
     if back_s > within_s:
         failed.append(back)
     last_mw = float(p_mw[np.searchsorted(record.time_s, last_s)])

@@ -146,8 +146,8 @@ class Site:
             Keep the load of the first interval constant, as model-quality tests
             require. The site's time is then unlimited.
         state : SiteState, optional
-            `Site.state` of a site of the same run, from which this one continues. The
-            other arguments are then ignored, as the state contains them.
+            `Site.state` of another site of the same run. The new site continues from
+            the state, and ignores the other arguments, as the state contains them.
         weather : Weather, optional
             Weather of the run, needed if its scenario names weather and it has a
             battery or ramp limit.

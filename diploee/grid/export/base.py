@@ -193,7 +193,7 @@ class ExportRequest(Brief):
 
     @property
     def n_steps(self) -> int:
-        """Number of exported steps."""
+        """Number of written steps."""
         return sum(b - a for a, b in self.spans) // self.rows_per_step
 
     def blocks(self) -> Iterator[ExportBlock]:

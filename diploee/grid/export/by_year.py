@@ -71,11 +71,11 @@ class BuildOut(Brief):
 
     @property
     def whole(self) -> pd.DataFrame:
-        """Rows of all hours, one for each step in each year."""
+        """Rows of the case of all hours: a row for each step in each year."""
         return self.rows[self.rows["case"] == ALL_HOURS]
 
     def tables(self) -> dict[str, Table]:
-        """Return the table by year, and that of ERCOT's LCP, by name."""
+        """Return the table by year and the table of ERCOT's sheet LCP, by name."""
         rows = _rounded_rows(self.rows)
         return {
             "by_year": (rows.columns.tolist(), rows.to_numpy().tolist()),
@@ -83,7 +83,7 @@ class BuildOut(Brief):
         }
 
     def _lcp(self) -> Iterator[list[Any]]:
-        """Yield the rows of LCP: each step's date, with the highest power up to it."""
+        """Yield rows of LCP: each step's date and the highest power up to the step."""
         highest = self.whole.sort_values("peak_mw", ascending=False, kind="stable")
         for step in highest["step"].sort_values().unique().tolist():
             so_far = _rounded_rows(highest[highest["step"] <= step])
@@ -99,7 +99,7 @@ class BuildOut(Brief):
 
 
 def build_out(request: ExportRequest) -> BuildOut:
-    """Return the table by year of the power that is exported."""
+    """Return the table by year of the site's demand, for an export file."""
     import pandas as pd
 
     scenario, facility = request.run.scenario, request.run.scenario.facility

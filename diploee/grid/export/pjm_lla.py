@@ -1,6 +1,6 @@
-"""Exports of the table by year, also as PJM's large-load workbook.
+"""Exports of yearly demand: tables for ERCOT, PJM and AEP, or PJM's workbook.
 
-The columns of the workbook and of AEP's ramp schedule were seen in secondary sources.
+The column names of the workbook and of AEP's ramp schedule come from secondary sources.
 """
 
 from __future__ import annotations

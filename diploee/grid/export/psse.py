@@ -38,7 +38,7 @@ NEVER_S = 99_999.0
 
 @dataclass(frozen=True)
 class _StudiedWindow(Brief):
-    """Exported power [MW, Mvar] and the times that the load records describe."""
+    """Power in the file [MW, Mvar], and the times that the load records describe."""
 
     request: ExportRequest
     p_mw: Float64Array

@@ -88,7 +88,7 @@ EXPORT_FOLDER = FolderKind(
 
 
 def sidecar_path(path: Path, is_folder: bool) -> Path:
-    """Return the path of the JSON sidecar that describes an exported file or folder."""
+    """Return the path of the JSON sidecar that describes an export's file or folder."""
     return (
         path / FOLDER_SIDECAR
         if is_folder

@@ -61,9 +61,9 @@ class ReactiveTable:
 
 @dataclass(frozen=True, eq=False)
 class ExportBlock:
-    """Consecutive steps of the exported series."""
+    """Consecutive steps of the written series."""
 
-    first: int  # position of the first step in the exported series
+    first: int  # position of the first step in the written series
     step_ms: int
     starts_ms: Int64Array  # start of each step [ms since 1970 in UTC]
     power_w: Float64Array  # mean power over each step [W]
@@ -72,7 +72,7 @@ class ExportBlock:
 
     @property
     def positions(self) -> Int64Array:
-        """Position of each step in the exported series."""
+        """Position of each step in the written series."""
         return self.first + np.arange(self.power_w.size, dtype=np.int64)
 
     @property

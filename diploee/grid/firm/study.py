@@ -85,7 +85,7 @@ def firm_results(
 def _equivalent_notices(
     year: UndisturbedYear, notices_ms: Sequence[int]
 ) -> list[list[int]]:
-    """Return groups of notices; those of a group have the same results.
+    """Return groups of notices that have the same results.
 
     The notice matters only for the checkpoint before a pause, and for jobs that
     tolerate caps but can't be paused.

@@ -28,7 +28,7 @@ from diploee.base.boundary import named_errors
 from diploee.base.clock import WallClock
 from diploee.base.errors import Brief, InputError
 from diploee.base.measures.distribution import ROUNDING, Exceedance
-from diploee.base.measures.series import (
+from diploee.base.measures.streaming import (
     QUANTA_PER_MW,
     Chunk,
     Measure,
@@ -40,7 +40,7 @@ from diploee.base.measures.voltage import ShortCircuit
 from diploee.base.metric import format_short
 from diploee.base.model import Model, default, unset
 from diploee.base.units import MS_PER_S, PROFILE_STEP_MS
-from diploee.metrics.changes import Key
+from diploee.metrics.load_changes import Key
 from diploee.metrics.spectral_bands import FLAGGED_STEPS, FOLDED_SAMPLES, Support
 from diploee.profiles.meter_response import TRUSTED_WINDOWS
 
@@ -158,7 +158,7 @@ class SeriesContext(Brief):
     grid: ShortCircuit | None = None
     iteration_s: float = np.inf  # shortest iteration of a synchronous job
 
-    def require_window(self, span_ms: int, n_least: int = 1) -> None:
+    def require_steps_per_window(self, span_ms: int, n_least: int = 1) -> None:
         """Raise `NotAssessable` unless a window has `n_least` or more whole steps."""
         if reason := self.clock.window_problem(span_ms, n_least):
             raise NotAssessable(reason, Need.FINER)

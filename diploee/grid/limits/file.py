@@ -14,7 +14,7 @@ from diploee.base.arguments import allowed
 from diploee.base.errors import InputError
 from diploee.base.files.paths import find_shipped
 from diploee.base.model import Kinds, Model, default
-from diploee.base.plain_data import checked
+from diploee.base.validation import checked
 from diploee.grid.limits.check import LimitSpec
 from diploee.scenario.models import Scenario
 from diploee.scenario.yaml_lines import (

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 
 from diploee.base.clock import WallClock
 from diploee.base.errors import Brief, InputError
-from diploee.base.measures.series import MAX_DAY_POWER_W, MeasureRunner, to_quanta
+from diploee.base.measures.streaming import MAX_DAY_POWER_W, MeasureRunner, to_quanta
 from diploee.base.metric import NONE, format_short
 from diploee.base.progress import stage
 from diploee.base.tables import Float64Array, Int64Array
@@ -45,8 +45,8 @@ from diploee.grid.limits.check import (
 )
 from diploee.grid.limits.file import LIMITS, Limits
 from diploee.metrics.attribution_text import cause_text, read_causes
-from diploee.metrics.changes import Key
 from diploee.metrics.demand import rated_power
+from diploee.metrics.load_changes import Key
 from diploee.metrics.spectral_bands import Support, profile_support, recorded_readings
 from diploee.runs.formatting import format_time
 from diploee.runs.reader import RunFolder
@@ -69,7 +69,7 @@ YEAR_MS = 365 * MS_PER_DAY
 
 
 class UncheckedLimit(NamedTuple):
-    """Limit that could not be checked, with the reason for this."""
+    """Limit that could not be checked, with the reason."""
 
     key: str
     text: str
@@ -177,10 +177,10 @@ class LimitReport(Brief):
         return tuple(result for result in self.results if result.violations)
 
     def with_other_end(self, other: LimitReport, where: str) -> LimitReport:
-        """Return this report with the verdicts of a variant of the run added.
+        """Return this report with the verdicts of another report in the field `ends`.
 
-        `other` is the report on the variant, `where` its description; the results'
-        field `ends` has the verdicts.
+        `other` is the report on the run with the smallest swings of large jobs, and
+        `where` describes that run.
         """
         by_key = {(result.key, result.number): result for result in other.results}
         unchecked = {

@@ -108,7 +108,7 @@ class LimitWatch(CheckedSeries):
     tell : callable
         Receives a line on each violation as soon as it occurs.
     where : str
-        Text on the simulated variant of large jobs; empty for the run itself.
+        Text on the parameters of large jobs; empty for the run itself.
     """
 
     def __init__(
@@ -231,7 +231,7 @@ def lower_end(scenario: Scenario) -> Scenario | None:
 class WatchedLimits(Watch):
     """Limits files that a run checks while it is simulated.
 
-    If parameters of large jobs have a range, the variant with the smallest swings is
+    If parameters of large jobs have a range, the scenario with the smallest swings is
     checked too.
     """
 
@@ -254,8 +254,9 @@ class WatchedLimits(Watch):
     ) -> list[LimitWatch]:
         """Return a sink for each limits file.
 
-        A sink has a second one for the variant with the smallest swings. If a limit
-        depends on the peak of a whole year, this is simulated first.
+        If parameters of large jobs have a range, each sink also gets a sink for the
+        scenario with the smallest swings. If any limit depends on the peak of a whole
+        year, that year is simulated first.
         """
         is_peak_needed = any(
             needs_peak(each, pipeline.scenario) for each in self.models

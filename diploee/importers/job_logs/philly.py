@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from diploee.base.errors import LogFormatError
-from diploee.base.plain_data import Record, parse_json
+from diploee.base.validation import Record, parse_json
 from diploee.importers.job_logs.raw_log import (
     JobLogFormat,
     JobLogOptions,

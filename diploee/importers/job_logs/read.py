@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from diploee.base.errors import InputError, one_of, option, shown
-from diploee.base.plain_data import checked
 from diploee.base.progress import stage
+from diploee.base.validation import checked
 from diploee.importers.job_logs import (
     acme,
     alibaba_2020,

@@ -191,7 +191,7 @@ def _node_counts(table: ReadTable) -> Float64Array:
 
 
 def _time_limits_ms(table: ReadTable) -> Int64Array:
-    """Return the time limits of jobs [ms], 0 for missing or unlimited ones."""
+    """Return the time limits of jobs [ms], 0 if missing or unlimited."""
     for key, pattern in (("limit_min", _MINUTES), ("limit", CLOCKED)):
         if key in table:
             return np.maximum(fields_ms(table.columns[key], pattern), 0)

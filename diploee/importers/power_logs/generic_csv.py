@@ -171,7 +171,11 @@ def import_plain(path: Path | str, **fields: Any) -> PowerProfile:
 def _refuse_several_devices(
     sheet: HeaderTable, devices: list[DeviceReadings], options: PlainOptions
 ) -> None:
-    """Raise an error if devices are not told apart, or one is the others' total."""
+    """Raise an error if the rows of several devices can't be attributed.
+
+    Rows may alternate between devices that no column names, or one device may be the
+    total of the others.
+    """
     curve = devices[0].curve
     assert curve.power_w is not None
     if not options.device_column and is_alternating(curve.t_us, curve.power_w):
@@ -264,7 +268,7 @@ def _count_missing(
 
 
 def _even_ms(t_us: Float64Array, interval_us: float) -> int | None:
-    """Return the step of even timestamps, which may have gaps [ms]; else None."""
+    """Return the step of even timestamps, with or without gaps [ms]; else None."""
     step_ms = round(interval_us / US_PER_MS)
     if not 1 <= step_ms <= MS_PER_DAY:
         return None

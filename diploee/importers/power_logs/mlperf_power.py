@@ -32,7 +32,7 @@ from pydantic import Field
 from diploee.base.errors import LogFormatError, plural, shown
 from diploee.base.metric import is_plain_number
 from diploee.base.model import MAX_DEVICES, MAX_NODES, MAX_POWER_W
-from diploee.base.plain_data import Record, parse_json, read_json
+from diploee.base.validation import Record, parse_json, read_json
 from diploee.importers.power_logs.options import MLPerfOptions
 from diploee.importers.power_logs.readings_to_profile import (
     DeviceReadings,

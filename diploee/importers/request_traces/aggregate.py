@@ -94,8 +94,8 @@ def _roundest(low: float, high: float, otherwise: int) -> int:
 def _has_fine_times(time_us: Int64Array) -> bool:
     """Return True if times are so fine that equal rows must be the same request.
 
-    ASSUMPTION (judgement): this is so if the resolution is a millisecond or finer, and
-    fewer than one in a hundred times are equal by chance.
+    ASSUMPTION (judgement): times are so fine if the resolution is a millisecond or
+    finer, and fewer than one in a hundred times are equal by chance.
     """
     if not time_us.size:
         return False

@@ -53,7 +53,7 @@ def open_blocks(
 
 
 def _without_cut(block: TextLines) -> tuple[TextLines, int]:
-    """Return a block without its last line if this is cut; and 1 if so, else 0."""
+    """Return a block without an incomplete last line, and the number of such lines."""
     end = block.data.rfind(b"\n") + 1
     last = block.data[end:].strip()
     try:

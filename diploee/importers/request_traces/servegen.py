@@ -1,4 +1,4 @@
-"""Importer of ServeGen client traces, which contain rates instead of requests.
+"""Importer of ServeGen client traces: files of rates instead of requests.
 
 Each client has a file ``chunk-N-trace.csv`` without a header, with a row per 600 s. The
 columns are start [s], rate [1/s], coefficient of variation of the gaps between
@@ -10,7 +10,8 @@ Token lengths are in ``chunk-N-dataset.json``. It has time windows by their star
 each with the fractions of requests by ``input_tokens`` and ``output_tokens`` as text,
 such as ``{"0": {"output_tokens": "{120: 0.25, 130: 0.75}"}}``. A window without lengths
 has those of the previous one. As these files are large, only those of a service's
-largest clients are read, which have the fraction `COVERED` of its requests.
+largest clients are read. Together these clients have the fraction `COVERED` of the
+service's requests.
 
 References
 ----------
@@ -30,9 +31,9 @@ import numpy as np
 from pydantic import Field, RootModel
 
 from diploee.base.errors import InputError, LogFormatError, did_you_mean, one_of, shown
-from diploee.base.plain_data import parse_json
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_S
+from diploee.base.validation import parse_json
 from diploee.importers.registry import drop_rows
 from diploee.importers.request_traces.aggregate import OUT_OF_ORDER, TraceFormat
 from diploee.importers.request_traces.request_counts import (

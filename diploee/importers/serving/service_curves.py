@@ -29,11 +29,11 @@ from diploee.loads.services.curves import (
     OUTPUT_TOKENS_COLUMN,
     THROUGHPUT_COLUMN,
     Curves,
+    CurveSource,
     LatencyCurve,
     PowerCurve,
     PowerSample,
     ServiceCurves,
-    ServingFile,
     nearest_length,
 )
 from diploee.loads.services.request_trace import RequestTrace, mean_output_tokens
@@ -59,7 +59,7 @@ no period of the sample's length)."""
 
 
 @dataclass(frozen=True)
-class CurveFile(ServingFile):
+class CurveFile(CurveSource):
     """A curve file with its table of all columns by name."""
 
     table: ReadTable
@@ -127,7 +127,7 @@ def _service_curves(
 def _computed_curves(
     name: str, service: Service, law: BatchPowerModel, tokens: float, folder: Path
 ) -> ServiceCurves:
-    read: tuple[ServingFile, ...] = ()
+    read: tuple[CurveSource, ...] = ()
     latency = stays = None
     highest_rps = service.max_request_rate_rps or 0.0
     if service.latency_curve is not None:
@@ -292,7 +292,7 @@ def _read_power_samples(
     n_nodes: int,
     folder: Path,
     boundary: Boundary = "devices",
-) -> tuple[tuple[PowerSample, ...], tuple[ServingFile, ...]]:
+) -> tuple[tuple[PowerSample, ...], tuple[CurveSource, ...]]:
     """Read measured power samples of a service at fixed request rates [1/s]."""
     samples, read = [], []
     for rate_rps, file in sorted(files.items()):
@@ -302,7 +302,7 @@ def _read_power_samples(
             raise InputError(f"power_samples.{rate_rps:g}: {error}") from error
         sha256 = profile.provenance.source_sha256
         samples.append(_sample(name, rate_rps, profile))
-        read.append(ServingFile(file, folder / file, sha256))
+        read.append(CurveSource(file, folder / file, sha256))
     return tuple(samples), tuple(read)
 
 

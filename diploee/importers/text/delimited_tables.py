@@ -212,7 +212,7 @@ class HeaderTable:
 
 @dataclass
 class _MalformedRows:
-    """Handler of lines with a wrong number of fields, which collects line numbers.
+    """Handler that collects the numbers of lines with a wrong number of fields.
 
     Lines that are not empty are numbered from 1. `numbers` has the collected lines,
     `wrong` those of them that are not blank.

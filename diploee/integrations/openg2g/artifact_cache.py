@@ -17,9 +17,9 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 
 from diploee.base.errors import Brief, InputError, LogFormatError, one_of
-from diploee.base.plain_data import checked
 from diploee.base.tables import Float64Array
 from diploee.base.units import whole_ms
+from diploee.base.validation import checked
 from diploee.integrations.openg2g.benchmark_runs import (
     REPLICA_POWER,
     BenchmarkRun,

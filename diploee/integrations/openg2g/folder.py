@@ -27,8 +27,8 @@ from pydantic import ConfigDict, Field
 
 from diploee.base.errors import InputError, LogFormatError
 from diploee.base.files import whole_file
-from diploee.base.plain_data import Record, checked, parse_json
 from diploee.base.tables import Float64Array
+from diploee.base.validation import Record, checked, parse_json
 from diploee.base.version import full_version
 from diploee.importers.text.delimited_tables import parse_header_table
 from diploee.importers.text.file_bytes import read_bytes

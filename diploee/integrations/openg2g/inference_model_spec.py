@@ -16,8 +16,8 @@ from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt, model_va
 
 from diploee.base.errors import one_of
 from diploee.base.model import Model, default, document_fields, unset
-from diploee.base.plain_data import checked
 from diploee.base.units import whole_ms
+from diploee.base.validation import checked
 from diploee.scenario.yaml_lines import key_location, load_yaml_with_lines
 
 BatchSize = Annotated[int, Field(gt=0, strict=True)]

@@ -255,7 +255,7 @@ def _training_power_w(params: TrainingTraceParams) -> Float64Array:
 
 
 def _plateaus(params: TrainingTraceParams, rng: np.random.Generator) -> BoolArray:
-    """Return the mask of samples in high plateaus, which alternate with low ones."""
+    """Return the mask of samples in high plateaus; high and low ones alternate."""
     shortest_s = params.high_plateau_s[0] + params.low_plateau_s[0]
     n_pairs = int(params.duration_s / shortest_s) + 2
     low, high = np.array([params.high_plateau_s, params.low_plateau_s]).T

@@ -257,7 +257,7 @@ class ZeusBatchSize(Prior, BatchSizeOptimizer):
         self._rng = setting.rng
 
     def predict(self) -> int:
-        """Return the next batch size of pruning, or one drawn from the posteriors."""
+        """Return the batch size that pruning tries next, or draw from posteriors."""
         pruning, arms = self._pruning, self._arms
         awaited, remaining = pruning.next_trial, pruning.kept
         if awaited is not None:
@@ -289,7 +289,7 @@ class ThompsonBatchSize(Prior, BatchSizeOptimizer):
         self._rng = setting.rng
 
     def predict(self) -> int:
-        """Return a batch size with trials left, or one drawn from the posteriors."""
+        """Return a batch size with trials left, or draw from the posteriors."""
         rare = [size for size, n in self._left.items() if n > 0]
         if rare:
             return rare[self._rng.integers(len(rare))]

@@ -67,7 +67,7 @@ def _to_ms(
 def assign_workloads(n_jobs: int, weights: Float64Array) -> Int16Array:
     """Return the workload index of each recurring job, in proportion to weights.
 
-    Numbers of jobs are rounded, and at least one for each workload with a weight.
+    Numbers of jobs are rounded; each workload with a weight has at least one job.
     """
     n_needed = int(np.count_nonzero(weights))
     if n_jobs < n_needed:
@@ -187,7 +187,9 @@ class RecurringJobs(JobSource):
         for share, workload in zip(shares, self._workloads, strict=True):
             best = oracle_pair(workload, self.spec.eta)
             node_s += (
-                share * workload.mean_time_s(best.row, best.column) * self.spec.n_nodes
+                share
+                * workload.mean_time_to_target_s(best.row, best.column)
+                * self.spec.n_nodes
             )
         return self.jobs_per_day * node_s * MS_PER_S / MS_PER_DAY
 

@@ -448,8 +448,8 @@ def simulate_sequence(
     Raises
     ------
     WorkloadError
-        If there is nothing to simulate, or an optimizer chooses a pair that is not in
-        the data.
+        If there is nothing to simulate, or an optimizer chooses a batch size and power
+        limit that are not in the data.
     """
     _check_size(len(workloads) * max(n_recurrences, 0), seeds)
     which = np.repeat(np.arange(len(workloads)), n_recurrences)

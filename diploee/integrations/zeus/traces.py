@@ -3,9 +3,10 @@
 The train trace (``summary_train.csv``) has the epoch at which each training run reached
 each metric; the power trace (``summary_power_<gpu>.csv``) has the time per epoch and
 average power of each pair of batch size and power limit. Rows are joined by dataset,
-network, optimizer and batch size, as in Zeus' simulator. The group trace has actual
-starts, ends and run time ratios of recurring jobs: jobs of one group of the Alibaba GPU
-cluster trace (Weng et al., NSDI 2022), each mapped by Zeus to a dataset.
+network, optimizer and batch size, as in Zeus' simulator. The group trace has a row
+for each recurrence of a recurring job: group, start, end, and run time ratio. A group
+is one recurring job of the Alibaba GPU cluster trace (Weng et al., NSDI 2022). Zeus
+assigned a dataset to each group.
 """
 
 from __future__ import annotations

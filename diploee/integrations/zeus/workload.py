@@ -141,9 +141,13 @@ class TrainingWorkload(Brief):
             [epochs.mean() if epochs.size else np.nan for epochs in reached]
         )
 
-    def mean_time_s(self, row: int, column: int) -> float:
-        """Return the mean training time to the target [s] of a pair, by its indices."""
-        return float(self.mean_epochs[row] * self.time_per_epoch_s[row, column])
+    def mean_time_to_target_s(self, batch_index: int, limit_index: int) -> float:
+        """Return the mean training time to the target [s].
+
+        The batch size and the power limit are given by their indices.
+        """
+        time_per_epoch_s = self.time_per_epoch_s[batch_index, limit_index]
+        return float(self.mean_epochs[batch_index] * time_per_epoch_s)
 
     @cached_property
     def always_converges(self) -> BoolArray:
@@ -170,7 +174,7 @@ def check_eta(eta: float) -> None:
 
 
 def cost_per_epoch_j(workload: TrainingWorkload, eta: float) -> Float64Array:
-    """Return the cost of one epoch [J] of every pair, shape (B, L).
+    """Return the cost of one epoch [J] by batch size and power limit, shape (B, L).
 
     ``C = T (eta P + (1 - eta) MaxPower)`` with time per epoch T [s], average power P
     [W] and energy weight eta (Zeus paper, Eq. 2); NaN for pairs without measurement.
@@ -181,10 +185,10 @@ def cost_per_epoch_j(workload: TrainingWorkload, eta: float) -> Float64Array:
 
 
 def expected_cost_j(workload: TrainingWorkload, eta: float) -> Float64Array:
-    """Return the mean cost to the target of every pair [J], shape (B, L).
+    """Return the mean cost to the target [J], shape (B, L).
 
-    The mean is over recorded paths that reach the target; NaN for pairs without such a
-    path or without measurement.
+    The mean is over recorded paths that reach the target. It is NaN for a batch size
+    without such a path, and for a batch size and power limit without measurement.
     """
     check_eta(eta)
     cost_j: Float64Array = workload.mean_epochs[:, None] * cost_per_epoch_j(
@@ -205,12 +209,12 @@ class _Pair:
 
 
 def default_pair(workload: TrainingWorkload, eta: float) -> _Pair:
-    """Return the pair of default batch size and highest power limit."""
+    """Return the default batch size with the highest power limit."""
     return _pair(workload, expected_cost_j(workload, eta), workload.default_row, -1)
 
 
 def oracle_pair(workload: TrainingWorkload, eta: float) -> _Pair:
-    """Return the pair of the lowest expected cost, known from the traces.
+    """Return the batch size and power limit of lowest expected cost in the traces.
 
     Batch sizes with paths that never reach the target are considered only if there are
     no others, as the mean over successful paths excludes the cost of failures.
@@ -223,7 +227,7 @@ def oracle_pair(workload: TrainingWorkload, eta: float) -> _Pair:
 
 @dataclass(frozen=True)
 class Saving(Brief):
-    """The cheapest pair among allowed ones, with the saved fraction of the cost."""
+    """Cheapest allowed batch size and power limit, with the saved part of the cost."""
 
     pair: _Pair  # batch size and power limit
     fraction: float  # saved fraction of the default pair's cost, 0-1
@@ -231,7 +235,7 @@ class Saving(Brief):
 
 @dataclass(frozen=True)
 class Savings(Brief):
-    """Best savings over the default pair, by knob."""
+    """Largest savings by a choice of power limit, of batch size, or of both."""
 
     power_limit_only: Saving  # at the default batch size
     batch_size_only: Saving  # at the highest power limit

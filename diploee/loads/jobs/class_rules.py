@@ -1,4 +1,4 @@
-"""Assignment of logged jobs to rules, which determine their workload and power."""
+"""Assignment of logged jobs to the rules that determine their workload and power."""
 
 from __future__ import annotations
 

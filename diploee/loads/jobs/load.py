@@ -17,12 +17,12 @@ from diploee.base.progress import Progress, Stopwatch
 from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_WEEK
 from diploee.facility.base import Block, Values
+from diploee.loads.jobs.job_streams import JobStreams
 from diploee.loads.jobs.lowering import JobLoad, lower_jobs
 from diploee.loads.jobs.preempted_lowering import lower_preempted_jobs, with_levels
 from diploee.loads.jobs.queue import QueueLength, QueueMetrics
 from diploee.loads.jobs.rates import HourlyRates, hourly_rates
 from diploee.loads.jobs.source import Utilization
-from diploee.loads.jobs.streams import JobStreams
 from diploee.loads.jobs.synchronous_metrics import SynchronousMetrics
 from diploee.loads.services.instance_groups import InstanceGroup
 from diploee.power.segments import Segments

@@ -79,7 +79,7 @@ class HourlyRates:
     def at(self, times_ms: Int64Array) -> Float64Array:
         """Return the relative rate at times within the rates' period.
 
-        At a step, this is the rate after it.
+        At a step of the rate, the result is the rate after the step.
         """
         return np.interp(times_ms, self.points_ms, self.point_rates)
 

@@ -179,7 +179,7 @@ class JobSource(ABC):
     @property
     @abstractmethod
     def jobs_per_day(self) -> float:
-        """Expected number of jobs per day, which determines the window length."""
+        """Expected number of jobs per day; it determines the window length."""
 
     @property
     @abstractmethod
@@ -240,7 +240,7 @@ class JobSource(ABC):
         return self._listed_ms / self._frame.capacity_ms
 
     def _jobs(self, submit_ms: Int64Array, **columns: Any) -> JobTable:
-        """Return a job table with the given columns and the stream's common ones."""
+        """Return a job table of the given columns and those common to the stream."""
         return JobTable(
             job_id=np.zeros(submit_ms.size, dtype=np.int64),
             submit_ms=submit_ms,

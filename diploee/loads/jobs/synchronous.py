@@ -1,10 +1,11 @@
 """Large synchronous training jobs: submissions, run times and power.
 
-The phases of a job are drawn when needed, from a random generator named by seed, job
-stream and job number. The power of training consists of loops of about ten minutes of
-iterations, which are drawn once for each entry of the job list and replayed in random
-order. All other phases have constant power. With power smoothing, a period of training
-repeats one loop, so that power has no step between loops.
+The phases of a job are drawn when needed, from a random generator that is seeded by the
+run's seed, the job stream and the job number. The power of training is a sequence of
+loops. A loop is about ten minutes of iterations. A few loops are drawn once for each
+entry of the job list, and are replayed in random order. All other phases have constant
+power. With power smoothing, a period of training repeats one loop, so that power has no
+step between loops.
 
 See also: docs/models/training.md
 """
@@ -683,7 +684,7 @@ class SynchronousJobs(JobSource):
         )
 
     def _entry_of_job(self, number: int) -> _JobEntry:
-        """Return the entry of a job number from 1 in the job list, which repeats."""
+        """Return the entry of a job number from 1 in the repeated job list."""
         return self._entries[(number - 1) % len(self._entries)]
 
     def _phases(self, number: int) -> TrainingPhases:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from diploee.base.units import MS_PER_H
-from diploee.loads.jobs.streams import JobStreams
+from diploee.loads.jobs.job_streams import JobStreams
 from diploee.loads.jobs.training_phases import TrainingPhase
 from diploee.schedule.execution_intervals import (
     RUN,

@@ -231,7 +231,7 @@ class _TrainingSimulation:
         self._schedule(TrainingPhase.RESCHEDULE, self._plan.reschedule_ms)
 
     def _schedule(self, phase: TrainingPhase, length_ms: int) -> None:
-        """Add a phase of scheduling, which restarts if a node fails."""
+        """Add a phase of scheduling; the phase restarts if a node fails."""
         while not self._add_until_failure(phase, length_ms):
             self._start_repair()
             self._wait()

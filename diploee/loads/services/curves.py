@@ -134,8 +134,8 @@ class PowerCurve(Brief):
 
 
 @dataclass(frozen=True)
-class ServingFile:
-    """Name, path and hash of a file that a service's curves were read from."""
+class CurveSource:
+    """File from which a service's curves were read: name, path and hash."""
 
     name: str  # shipped name or relative path, as in the scenario
     path: Path  # path of the file
@@ -148,7 +148,7 @@ class ServiceCurves:
 
     power: PowerCurve
     latency: LatencyCurve | None
-    files: tuple[ServingFile, ...]
+    files: tuple[CurveSource, ...]
 
 
 Curves = dict[tuple[str, str], ServiceCurves]

@@ -54,7 +54,7 @@ LIKE_LEVELS = 0.005
 """Largest change of rank in a jump, as a fraction of all positions of a sample."""
 
 VALUES_AT_ONCE = 2**24
-"""Number of values that are summed in one step, which limits the memory used."""
+"""Number of values that are summed in one step, to limit the memory used."""
 
 _INTERVALS_AT_ONCE = 2**16
 """Number of intervals whose energies are summed in one step, to limit memory."""
@@ -200,7 +200,7 @@ class InstanceGroup(Brief):
         return self._segments(*self._intervals(begin_ms, end_ms))
 
     def _intervals(self, begin_ms: int, end_ms: int) -> tuple[int, int]:
-        """Return the first interval in a period, and the one after the last."""
+        """Return the first interval in a period, and the interval after the last."""
         first = int(np.searchsorted(self.edges_ms[1:], begin_ms, "right"))
         return first, int(np.searchsorted(self.edges_ms[:-1], end_ms))
 
@@ -510,9 +510,10 @@ class ServiceInstanceGroups:
 def _positions_by_power(
     sums_w: Sequence[Float64Array], step_ms: Sequence[int]
 ) -> _Levels:
-    """Return the positions of periodic samples, sorted by their power.
+    """Return step, first index, positions by power, and ranks of periodic samples.
 
-    See `_Levels`.
+    A sample is one period of a power, and its positions are sorted by power. See
+    `_Levels`.
     """
     first = np.cumsum([0, *(sum_w.size for sum_w in sums_w)])
     position, rank = np.empty((2, int(first[-1])), dtype=np.int32)

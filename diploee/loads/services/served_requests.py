@@ -246,7 +246,7 @@ def serve_requests(
 
 
 def _compact_copy(values: Float64Array) -> Float64Array:
-    """Return a copy of values, which takes no memory if all values are 0."""
+    """Return a copy of values; the copy takes no memory if all values are 0."""
     return values.copy() if values.any() else np.zeros(values.size)
 
 

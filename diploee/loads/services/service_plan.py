@@ -108,10 +108,10 @@ class PlannedService:
 
     @property
     def latencies_s(self) -> Latencies:
-        """Latencies in each interval [s]: end-to-end ones and the capped one.
+        """Latencies in each interval [s]: the end-to-end and the capped latency.
 
-        Latencies are those of the curve at an instance's rate; the waiting time in the
-        queue is added, except to latencies between tokens.
+        A latency is read from its curve at the request rate of an instance. The waiting
+        time in the queue is added, except to latencies between tokens.
         """
         curves = {} if self.latency is None else self.latency.by_metric
         each_rps = self.uncapped_rate_rps
@@ -123,7 +123,7 @@ class PlannedService:
 
     @property
     def beyond_measured(self) -> BoolArray:
-        """Intervals with an instance rate above the highest measured one, a mask (P,).
+        """Mask of intervals with an instance rate above all measured rates, shape (P,).
 
         In such intervals the latency is that of the highest measured rate.
         """

@@ -70,7 +70,7 @@ def x_extent(layer: Layer) -> tuple[Any, Any]:
 
 
 def x_step(x: Array) -> Any:
-    """Return the step of equally spaced x values; for one value a day or 1."""
+    """Return the step of equally spaced x values; for a single value, a day or 1."""
     if x.size > 1:
         return x[1] - x[0]
     return np.timedelta64(1, "D") if x.dtype.kind == "M" else 1.0

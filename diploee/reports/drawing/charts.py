@@ -41,7 +41,7 @@ def colour(index: int) -> str:
 
 
 def dash(index: int) -> str:
-    """Return the dash pattern of the n-th line, which changes when colours repeat."""
+    """Return the dash pattern of the n-th line; it changes when colours repeat."""
     return DASHES[index // len(PALETTE) % len(DASHES)]
 
 

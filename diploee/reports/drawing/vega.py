@@ -326,7 +326,8 @@ def _category_axis(panel: Panel, side: str) -> Json:
     )
     angle = (
         -40
-        if side == "x" and n_characters(names) > MAX_CHARACTERS / (1 + panel.small)
+        if side == "x"
+        and axis_width_characters(names) > MAX_CHARACTERS / (1 + panel.small)
         else 0
     )
     label = panel.x.label if side == "x" else panel.y.label
@@ -344,8 +345,11 @@ def _category_axis(panel: Panel, side: str) -> Json:
     }
 
 
-def n_characters(names: list[str]) -> int:
-    """Return the total length of the names' longest lines, plus two for each gap."""
+def axis_width_characters(names: list[str]) -> int:
+    """Return the width of an axis of names in characters.
+
+    It is the sum of the names' longest lines, plus two for each gap.
+    """
     return sum(max(map(len, name.split("\n"))) + 2 for name in names)
 
 

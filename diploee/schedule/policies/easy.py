@@ -106,7 +106,7 @@ class EasyBackfill(EstimatingSpec):
     )
 
     def select(self, view: ClusterView) -> Sequence[int]:
-        """Return the first jobs that fit, then those that don't delay the head."""
+        """Return the first jobs that fit, then later jobs that don't delay the head."""
         return easy_starts(view, view.queue, self.order, self.depth)
 
 
@@ -117,7 +117,7 @@ class StrictFifo:
     order, depth = "submission", 1
 
     def select(self, view: ClusterView) -> Sequence[int]:
-        """Return the first jobs of the queue up to the first one that does not fit."""
+        """Return the jobs of the queue before the first job that does not fit."""
         free_nodes, n_nodes = view.free_nodes, view.job_n_nodes
         started: list[int] = []
         for job in view.queue:
@@ -155,7 +155,7 @@ class ShortestJobFirst(EstimatingSpec):
     )
 
     def select(self, view: ClusterView) -> Sequence[int]:
-        """Return the shortest jobs in order, up to the first one that does not fit."""
+        """Return the shortest jobs in order, before the first job that does not fit."""
         estimate_ms = view.job_estimate_ms
         if not view.free_nodes:
             return []

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from diploee.base.errors import InputError
-from diploee.base.plain_data import MAX_BYTES, Record, parse_json, read_json
+from diploee.base.validation import MAX_BYTES, Record, parse_json, read_json
 
 
 class Part(Record):

@@ -28,7 +28,7 @@ from diploee.base.clock import (
     named_zone,
 )
 from diploee.base.errors import InputError, ScenarioError
-from diploee.base.measures.series import ClockSums, MeasureRunner
+from diploee.base.measures.streaming import ClockSums, MeasureRunner
 from diploee.grid.export import Options, export_run
 from diploee.grid.limits.file import Limits
 from diploee.grid.limits.report import check_limits

@@ -25,7 +25,7 @@ from diploee.facility.base import POWER, Stages
 from diploee.facility.solar import SolarSpec, curve_through_means, pvwatts_w
 from diploee.facility.weather import Sun
 from diploee.grid.limits import Limits, check_limits
-from diploee.importers.inputs import load_inputs
+from diploee.importers.input_reader import load_inputs
 from diploee.reports.compare import compare
 from diploee.reports.datasheet import data_sheet
 from diploee.simulation.size import rated_at_meter_w

@@ -28,7 +28,7 @@ from diploee.facility.psychrometrics import (
     wet_bulb_c,
 )
 from diploee.facility.weather import DAYS_BEFORE_MONTH, read_typical_days
-from diploee.importers.inputs import InputReader, load_inputs
+from diploee.importers.input_reader import InputReader, load_inputs
 from diploee.importers.weather_files import read_design_conditions, read_weather
 from diploee.scenario.loading import input_files
 

@@ -19,7 +19,7 @@ from diploee import Run
 from diploee.base.clock import WallClock
 from diploee.base.column_specs import catalogue
 from diploee.base.errors import InputError, ScenarioError
-from diploee.base.measures.series import sum_quanta, to_quanta
+from diploee.base.measures.streaming import sum_quanta, to_quanta
 from diploee.facility import STAGES, Block
 from diploee.facility.point_of_interconnection import (
     Billing,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from builders import tiny_run
 
-from diploee.base.measures.series import QUANTA_PER_MW, MeasureRunner
+from diploee.base.measures.streaming import QUANTA_PER_MW, MeasureRunner
 from diploee.base.measures.voltage import PER_STEP, POWER, ShortCircuit, VoltageChanges
 from diploee.grid.limits import Limits, load_limits
 

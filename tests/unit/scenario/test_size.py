@@ -16,7 +16,7 @@ from diploee.base.column_specs import Column
 from diploee.base.errors import InputError, ScenarioError
 from diploee.facility import Block
 from diploee.facility.base import POWER, REACTIVE
-from diploee.importers.inputs import load_inputs
+from diploee.importers.input_reader import load_inputs
 from diploee.loads.inputs import Inputs
 from diploee.scenario import Scenario, load_scenario
 from diploee.simulation.prepared import open_stages, size_site

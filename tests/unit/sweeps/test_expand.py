@@ -11,7 +11,7 @@ import pytest
 from builders import tiny_library, tiny_scenario, wavy_profile
 from sweep_builders import N_NODES, UTILIZATION, tiny_sweep
 
-from diploee.importers.inputs import load_inputs
+from diploee.importers.input_reader import load_inputs
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.sweeps.draws import DRAWS, Draw

@@ -12,16 +12,9 @@ from pydantic import Field, model_validator
 from diploee.base.jit import njit
 from diploee.base.measures.ramps_and_swings import (
     SignalHistogram,
-    differences,
+    differences_over,
     ramps,
     ranges,
-)
-from diploee.base.measures.series import (
-    QUANTA_PER_MW,
-    Chunk,
-    Signal,
-    SignalChunk,
-    to_mw,
 )
 from diploee.base.measures.spectrum import (
     RESOLUTION_HZ,
@@ -29,6 +22,13 @@ from diploee.base.measures.spectrum import (
     WINDOW_MS,
     band_rms,
     line_amplitude,
+)
+from diploee.base.measures.streaming import (
+    QUANTA_PER_MW,
+    Chunk,
+    Signal,
+    SignalChunk,
+    to_mw,
 )
 from diploee.base.model import default, unset
 from diploee.base.tables import Float64Array
@@ -45,7 +45,7 @@ from diploee.grid.limits.check import (
     SeriesContext,
     check_of_run,
 )
-from diploee.metrics.changes import RAMP, SWING
+from diploee.metrics.load_changes import RAMP, SWING
 from diploee.metrics.spectral_bands import BAND, no_spectrum_reason
 from diploee.scenario.times import ResolutionMs
 
@@ -135,11 +135,11 @@ class RampLimit(LimitSpec):
 
     def checks(self, context: SeriesContext) -> Iterator[Check]:
         """Yield a check for each rate, on its largest value or its percentile."""
-        context.require_window(self.interval)
+        context.require_steps_per_window(self.interval)
         n, step_ms = self.interval // context.clock.step_ms, context.clock.step_ms
         means = self.between == "adjacent_means"
         n_window, per_mean = (2 * n, n) if means else (n + 1, 1)
-        signal = ramps(n) if means else differences(n)
+        signal = ramps(n) if means else differences_over(n)
         for direction, amount, unit, per_ms in self.rates():
             limit, reference = amount.resolve(context)
             text = RAMP.format(
@@ -247,7 +247,7 @@ class ChangeLimit(LimitSpec):
         step_ms = context.clock.step_ms
         # The last value of a window of n values starts n - 1 intervals after the first.
         n = int(self._window_s * MS_PER_S + 1e-6) // step_ms
-        context.require_window(n * step_ms)
+        context.require_steps_per_window(n * step_ms)
         yield _swing_check(context, self.quantity, self.above_mw, n * step_ms, n + 1)
 
 
@@ -335,7 +335,7 @@ class SwingLimit(LimitSpec):
 
     def checks(self, context: SeriesContext) -> Iterator[Check]:
         """Yield the check on the swing within the window, after the filter if any."""
-        context.require_window(self.window, 2)
+        context.require_steps_per_window(self.window, 2)
         limit, reference = self.max_mw.resolve(context)
         step_ms, n = context.clock.step_ms, self.window // context.clock.step_ms
         check = _swing_check(

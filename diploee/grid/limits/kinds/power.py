@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from diploee.base.measures.series import (
+from diploee.base.measures.streaming import (
     QUANTA_PER_MW,
     Chunk,
     ClockSums,
@@ -320,7 +320,7 @@ class PowerFactorLimit(_ReactiveLimit):
 
 
 def _power_factor(sign: int) -> Signal:
-    """Return a signal of the power factor for one sign of Q; else Q counts as 0."""
+    """Return a signal: the power factor, with Q of the other sign counted as 0."""
 
     def factors(chunk: Chunk) -> SignalChunk | None:
         if chunk.reactive is None:

@@ -46,7 +46,7 @@ class VoltageChangeLimit(LimitSpec):
             raise NotAssessable(
                 "it needs steps of 0.1 s: --set 'step=0.1 s'", Need.FINER
             )
-        context.require_window(2 * MS_PER_S)
+        context.require_steps_per_window(2 * MS_PER_S)
         changes = VoltageChanges(context.grid, context.clock.step_ms)
 
         def largest() -> float | None:

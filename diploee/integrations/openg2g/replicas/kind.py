@@ -9,7 +9,7 @@ from diploee.integrations.openg2g.replicas.columns_and_metrics import (
     replica_columns,
 )
 from diploee.integrations.openg2g.replicas.settings import ReplicaStream
-from diploee.scenario.plugged import LoadKind
+from diploee.scenario.extension_loads import LoadKind
 
 
 def _open(*given: Any) -> Any:

@@ -28,13 +28,13 @@ from diploee.base.model import (
 )
 from diploee.base.units import W_PER_MW, whole_ms
 from diploee.integrations.openg2g.replicas.views import ControlView
-from diploee.scenario.plugged import LoadSpec
+from diploee.scenario.extension_loads import LoadSpec
 
 Seconds = Annotated[float, Field(ge=0, le=1e10)]
 
 
 class BatchControllerSpec(StatefulKind):
-    """Base class of batch size controllers, which decide once per control interval.
+    """Base class of batch size controllers that decide once per control interval.
 
     The base class keeps the batch sizes.
     """

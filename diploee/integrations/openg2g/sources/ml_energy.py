@@ -38,9 +38,9 @@ from diploee.base.errors import (
     one_line,
     one_of,
 )
-from diploee.base.plain_data import Record, parse_json, validate_record
 from diploee.base.tables import Float64Array
 from diploee.base.units import MAX_NUMBER, MS_PER_S
+from diploee.base.validation import Record, parse_json, validate_record
 from diploee.importers.text.file_bytes import read_bytes
 from diploee.integrations.openg2g.benchmark_runs import (
     BenchmarkRun,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from diploee import run as simulate
 from diploee.base.measures.ramps_and_swings import LargestChanges
-from diploee.base.measures.series import MeasureRunner
+from diploee.base.measures.streaming import MeasureRunner
 
 STEP_MS = 100
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from diploee.base.measures.ramps_and_swings import Rainflow, TurningPoints
-from diploee.base.measures.series import QUANTA_PER_W, Chunk
+from diploee.base.measures.streaming import QUANTA_PER_W, Chunk
 
 ASTM_SERIES = [-2, 1, -3, 5, -1, 3, -4, 4, -2]
 """Points A to I of the example in ASTM E1049-85 (2017), Figure 6."""

@@ -7,7 +7,7 @@ import pytest
 from limit_runs import check, fake_run, only
 from scipy import signal
 
-from diploee.base.measures.series import Chunk
+from diploee.base.measures.streaming import Chunk
 from diploee.base.metric import NONE
 from diploee.grid.limits import load_limits
 from diploee.grid.limits.check import FINER

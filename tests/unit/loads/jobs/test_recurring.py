@@ -16,11 +16,11 @@ from diploee import generate_jobs
 from diploee import run as simulate
 from diploee.base.errors import InputError
 from diploee.base.files.paths import shipped_folder
-from diploee.importers.inputs import load_inputs
+from diploee.importers.input_reader import load_inputs
 from diploee.integrations.zeus import read_traces
 from diploee.integrations.zeus.recurring_jobs import assign_workloads
 from diploee.integrations.zeus.traces import chosen_workloads
-from diploee.loads.jobs.streams import JobStreams
+from diploee.loads.jobs.job_streams import JobStreams
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
 from diploee.schedule.job_table import JobTable
 from diploee.simulation.steps import Workload

@@ -16,7 +16,7 @@ import diploee
 from diploee import generate_jobs
 from diploee.base.errors import InputError
 from diploee.base.progress import Progress
-from diploee.importers.inputs import load_inputs
+from diploee.importers.input_reader import load_inputs
 from diploee.scenario import Scenario, load_scenario
 from diploee.simulation.steps import Workload
 from diploee.sweeps.expand import run_hash

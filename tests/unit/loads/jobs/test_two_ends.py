@@ -17,7 +17,7 @@ from diploee.base.progress import Progress
 from diploee.facility.base import Block
 from diploee.grid.limits import Limits, load_limits
 from diploee.grid.limits.watch import WatchedLimits, lower_end
-from diploee.importers.inputs import load_inputs
+from diploee.importers.input_reader import load_inputs
 from diploee.scenario import Scenario
 from diploee.scenario.synchronous import SynchronousJob
 from diploee.simulation.pipeline import Pipeline

@@ -16,7 +16,7 @@ from diploee import Run
 from diploee import run as simulate
 from diploee.base.errors import InputError
 from diploee.base.tables import Float64Array
-from diploee.importers.inputs import load_inputs
+from diploee.importers.input_reader import load_inputs
 from diploee.metrics.spectral_bands import recorded_readings
 from diploee.profiles.profile import PowerBoundary
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict

@@ -15,7 +15,7 @@ from diploee import Run, generate_jobs
 from diploee import run as simulate
 from diploee.base.errors import InputError, ScenarioError
 from diploee.base.files.paths import shipped_folder
-from diploee.importers.inputs import load_inputs
+from diploee.importers.input_reader import load_inputs
 from diploee.scenario import scenario_from_dict
 from diploee.sweeps.expand import run_hash
 

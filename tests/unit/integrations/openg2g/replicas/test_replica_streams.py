@@ -19,7 +19,7 @@ from builders import tiny_library
 
 from diploee import run as simulate
 from diploee.base.errors import InputError, ScenarioError
-from diploee.importers.inputs import load_inputs
+from diploee.importers.input_reader import load_inputs
 from diploee.integrations.openg2g import (
     InferenceData,
     ITLMixtureModel,

@@ -16,7 +16,7 @@ from command_line import call
 from diploee import Run, load_scenario
 from diploee import run as simulate
 from diploee.reports.datasheet import data_sheet
-from diploee.runs.labels import LABELS
+from diploee.runs.metric_labels import LABELS
 from diploee.runs.sections import Section, Statistic
 
 METER = [

@@ -23,7 +23,7 @@ from diploee.base.measures.ramps_and_swings import (
     SignalHistogram,
     ramps,
 )
-from diploee.base.measures.series import to_mw
+from diploee.base.measures.streaming import to_mw
 from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S
 from diploee.metrics.spectral_bands import Support
 

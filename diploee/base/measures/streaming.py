@@ -28,7 +28,7 @@ MAX_DAY_POWER_W = 1e11
 """Maximum power [W] for which a day of 0.1 s values sums without overflow."""
 
 _SUMMED = 1 << 20
-"""Number of values per partial sum, which fits an integer at the maximum power."""
+"""Number of values per partial sum; the sum fits an integer at the maximum power."""
 
 
 def to_quanta(power_w: Float64Array, largest_w: float = MAX_POWER_W) -> Int64Array:
