@@ -142,13 +142,13 @@ class Run(RunFolder):
                 text, number = str(wanted), None
                 if argument == "month":
                     text, number = text[: len("2018-01")], text.zfill(2)
-                found = {each for each in present if text == each or number == each[5:]}
-                if not found:
+                names = {each for each in present if text == each or number == each[5:]}
+                if not names:
                     raise InputError(
                         f"{argument}: must be one of {one_of(present)}, found "
                         f"'{wanted}'{did_you_mean(text, present)}"
                     )
-                parts = {key: words for key, words in parts.items() if found & {*words}}
+                parts = {key: words for key, words in parts.items() if names & {*words}}
         if name is not None:
             result = [
                 key

@@ -260,12 +260,12 @@ def compare(
     >>> found["power.max_mw"].change(1)  # doctest: +SKIP
     0.12
     """
-    given = [run for item in runs for run in as_list(item)]
-    if len(given) < 2:
+    paths = [run for item in runs for run in as_list(item)]
+    if len(paths) < 2:
         raise InputError(
-            f"{plural(len(given), 'run')} given, two or more are compared; give others"
+            f"{plural(len(paths), 'run')} given, two or more are compared; give others"
         )
-    opened = [*map(RunFolder.open, given)]
+    opened = [*map(RunFolder.open, paths)]
     labels, stages = labels or run_labels(opened), _differing_stages(opened)
     settings = {
         key: values
