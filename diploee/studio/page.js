@@ -74,7 +74,10 @@
       const choices = of.choices.includes(shown) ? of.choices : [shown, ...of.choices], words = (c) => of.key === "limits" ? c.replace(/^\[(.*)\]$/, "$1") : c.replace(/_/g, " ");
       input.replaceChildren(...choices.map((c) => element("option", { value: c, textContent: words(c) || (of.key.startsWith("facility.stages.") ? "(not there)" : of.default ? of.default + " (default)" : "none") })));
     }
-    if (of.closed || document.activeElement !== input || edited === undefined) input.value = shown;
+    if ((of.closed || document.activeElement !== input || edited === undefined) && input.value !== shown) {
+      input.value = shown;
+      if (document.activeElement === input && !of.closed) input.select();  // what is typed next replaces it
+    }
     if (!of.closed) input.placeholder = of.given ? "" : of.default || (of.value === "" ? "none" : of.value);
     at(id + "-hint").textContent = [of.text, of.type && !of.closed && "Takes a " + of.type + (of.allowed ? ", " + of.allowed : "") + ".",
       of.default && "Default " + of.default + ".", of.range && !/range/i.test(of.text) && "Range " + low + " to " + high + "."].filter(Boolean).join(" ");

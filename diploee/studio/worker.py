@@ -333,6 +333,19 @@ def _memory_mb() -> float:
     return inf
 
 
+def is_within_import(frame: FrameType | None) -> bool:
+    """Return whether a frame imports a module.
+
+    A module whose import is interrupted may remain unusable in this process; the job
+    stops at its next progress message instead.
+    """
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
+
+
 def main() -> None:
     """Run jobs from standard input until it ends."""
     warnings.simplefilter("ignore")
@@ -344,10 +357,11 @@ def main() -> None:
         pipe.write(json.dumps(message, default=str) + "\n")
         pipe.flush()
 
-    def stop(_number: int, _frame: FrameType | None) -> None:
+    def stop(_number: int, frame: FrameType | None) -> None:
         if busy:
             stop_with(KeyboardInterrupt())
-            raise KeyboardInterrupt
+            if not is_within_import(frame):
+                raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, stop)
     worker = Worker(say)

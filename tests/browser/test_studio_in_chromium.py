@@ -19,6 +19,7 @@ from diploee.studio.page_contents import StudioFolder
 from diploee.studio.server import Studio
 
 exceptions = pytest.importorskip("selenium.common.exceptions")
+keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
 
 pytestmark = [
     pytest.mark.browser,
@@ -75,10 +76,8 @@ class Seen:
         return text
 
     def type(self, key: str, text: str) -> None:
-        """Type into a field."""
-        field = self.at(f"[name='{key}']")
-        field.clear()
-        field.send_keys(text)
+        """Replace the text of a field; the page may fill in a default meanwhile."""
+        self.at(f"[name='{key}']").send_keys(keys.CONTROL, "a", keys.NULL, text)
 
     def choose(self, key: str, value: str) -> None:
         """Choose from a list."""

@@ -3,9 +3,11 @@ its own."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -18,6 +20,7 @@ from studio_pages import Page, served
 
 import diploee
 from diploee.studio.server import Studio
+from diploee.studio.worker import is_within_import
 
 pytestmark = pytest.mark.slow
 
@@ -194,3 +197,20 @@ def test_closing_ends_the_child_and_removes_what_it_kept(tmp_path: Path) -> None
         return True
 
     wait_until(is_gone)
+
+
+def test_stop_during_an_import_waits_until_the_module_is_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slow_module.py").write_text(
+        "import sys\n"
+        "from diploee.studio.worker import is_within_import\n"
+        "is_seen = is_within_import(sys._getframe())\n",
+        "utf-8",
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("slow_module")
+    monkeypatch.delitem(sys.modules, "slow_module")
+    assert module.is_seen
+    assert not is_within_import(sys._getframe())
+    assert not is_within_import(None)
