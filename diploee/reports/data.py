@@ -18,6 +18,7 @@ from diploee.base.tables import (
     Float32Array,
     Int64Array,
     Kind,
+    numbers,
     open_parquet,
     to_pandas_frame,
 )
@@ -295,7 +296,9 @@ def _read_waits(run: RunFolder, series: RunSeries) -> pd.Series[float] | None:
     if not os.path.lexists(path):
         return None
     with open_parquet(path, _WAIT_COLUMNS, remedy=CHANGED) as file:
-        jobs = to_pandas_frame(file.read(columns=list(_WAIT_COLUMNS))).dropna()
+        table = file.read(columns=list(_WAIT_COLUMNS))
+        numbers(table["queue_time_s"], f"{path}: 'queue_time_s'", has_gaps=True)
+        jobs = to_pandas_frame(table).dropna()
     submit_ms = jobs["submit_time"].to_numpy("datetime64[ms]").astype(np.int64)
     waits = pd.Series(jobs["queue_time_s"].to_numpy(float), series.local_ms(submit_ms))
     return waits if len(waits) else None

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pydantic import Field
 
 from diploee.base.errors import InputError, counted
-from diploee.base.tables import Kind, open_parquet, to_pandas_frame
+from diploee.base.tables import Kind, numbers, open_parquet, to_pandas_frame
 from diploee.base.validation import Record, read_json
 from diploee.runs.folder import MANIFEST
 from diploee.runs.parquet_files import FACILITY_FILE
@@ -80,7 +81,12 @@ def read_sweep(folder: Path) -> SweepData:
     axes = tuple(name for name in dict.fromkeys(spec.axes) if name != "seed")
     needed: dict[str, Kind] = {"run": "text", **dict.fromkeys(axes, "any")}
     with open_parquet(path, needed, remedy="run the sweep again") as file:
+        for column in file.schema_arrow:
+            if pa.types.is_nested(column.type):
+                raise InputError(f"{path}: column '{column.name}' holds {column.type}")
         table = to_pandas_frame(file.read())
+    for name, values in table.select_dtypes("number").items():
+        numbers(pa.array(values.dropna()), f"{path}: '{name}'")
     has_metrics = MEAN_POWER in table
     finished = table[table[MEAN_POWER].notna()].copy() if has_metrics else table[:0]
     if finished.empty:

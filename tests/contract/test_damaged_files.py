@@ -173,7 +173,10 @@ def try_all(reader: Reader, place: Path, damages: Iterable[Damage]) -> None:
     for k, damage in enumerate(damages):
         path.write_bytes(damage[1](content))
         try:
-            answer(*commands[k % len(commands)], names=path.relative_to(place).parts[0])
+            answer(
+                *commands[k % len(commands)],
+                names=(path.relative_to(place).parts[0], path.stem),
+            )
         except AssertionError as error:
             wrong.append(f"{damage[0]}: {error}")
         shutil.rmtree(place / "new", ignore_errors=True)
@@ -211,7 +214,7 @@ def test_a_pipe_in_the_place_of_a_file_is_named_and_not_waited_for(
     path = READERS[name].path(place)
     put_pipe(path)
     for words in READERS[name].commands(place):
-        answer(*words, names=path.relative_to(place).parts[0])
+        answer(*words, names=(path.relative_to(place).parts[0], path.stem))
 
 
 @pytest.mark.slow
