@@ -21,7 +21,14 @@ import pyarrow.parquet as pq
 from diploee.base.errors import InputError
 from diploee.base.measures.distribution import Distribution
 from diploee.base.metric import flatten, is_plain_number
-from diploee.base.tables import Float64Array, arrow_numbers, arrow_texts
+from diploee.base.tables import (
+    Float64Array,
+    Kind,
+    arrow_numbers,
+    arrow_texts,
+    numbers,
+    open_parquet,
+)
 from diploee.base.units import HOURS_PER_WEEK, MS_PER_H
 from diploee.base.validation import Record, parse_json
 from diploee.base.version import full_version
@@ -117,9 +124,16 @@ def read_warnings(run: Path, keep: Keep) -> list[str] | None:
     return manifest.warnings if whole else None
 
 
+_SHAPE_COLUMNS: dict[str, Kind] = {"kind": "text", "at": "number", "power_w": "number"}
+
+
 def read_load_shape(run: Path) -> Any:
     """Return a complete run's load shape from its folder, as an Arrow table."""
-    return pq.ParquetFile(io.BytesIO(read_file(run / SHAPE_FILE))).read()
+    path = run / SHAPE_FILE
+    with open_parquet(path, _SHAPE_COLUMNS) as file:
+        shape = file.read()
+    numbers(shape["power_w"], f"{path}: 'power_w'")
+    return shape
 
 
 def load_shape(run: RunFolder) -> pa.Table:
@@ -165,22 +179,22 @@ class Result:
     warnings: tuple[str, ...]
 
 
+def read_result(run: Path, keep: Keep) -> Result | None:
+    """Return the result of a complete run; None if a file is damaged or missing."""
+    try:
+        if (warnings := read_warnings(run, keep)) is None:
+            return None
+        read_load_shape(run)
+        metrics = dict(flatten(json.loads(read_file(run / METRICS_FILE))))
+    except (OSError, ValueError, InputError):  # damaged or half gone: it is done again
+        return None
+    return Result(metrics, tuple(warnings))
+
+
 def read_results(folder: Path, runs: Iterable[str], keep: Keep) -> dict[str, Result]:
     """Return the results of the complete runs, by run."""
-
-    def read(run: str) -> tuple[str, Result | None]:
-        try:
-            warnings = read_warnings(folder / RUNS / run, keep)
-            if warnings is None:
-                return run, None
-            content = read_file(folder / RUNS / run / METRICS_FILE)
-            metrics = dict(flatten(json.loads(content)))
-        except (OSError, ValueError):  # damaged or half gone: it is done again
-            return run, None
-        return run, Result(metrics, tuple(warnings))
-
-    wanted = sorted(set(runs))
-    return {run: result for run, result in map(read, wanted) if result is not None}
+    results = {run: read_result(folder / RUNS / run, keep) for run in sorted(set(runs))}
+    return {run: result for run, result in results.items() if result is not None}
 
 
 def recorded_sweep(folder: Path) -> RecordedSweep | None:

@@ -25,7 +25,7 @@ from diploee.schedule.schedule import Engine
 from diploee.simulation.own_parts import HashedObjects, OwnPart
 from diploee.sweeps.expand import NAME_DIGITS, own_parts_of, run_hash
 from diploee.sweeps.folder import RUN_OF_SWEEP, RUNS
-from diploee.sweeps.record import SHAPE_FILE, load_shape, read_warnings, write_record
+from diploee.sweeps.record import SHAPE_FILE, load_shape, read_result, write_record
 from diploee.sweeps.spec import KEPT_FILES, Keep
 
 START_COST = 2e6
@@ -99,7 +99,7 @@ class SweepWorker:
 
     def _complete(self, task: RunTask) -> None:
         place = Path(task.target, RUNS, task.run)
-        if read_warnings(place, task.keep) is not None:
+        if read_result(place, task.keep) is not None:
             return
         if self._library is None or self._library[0] != task.profiles:
             self._library = task.profiles, ProfileLibrary.open(*task.profiles)

@@ -269,7 +269,11 @@ class LogisticModelStore(CompiledData[ModelFits]):
         }
         if lacking := [name for name in FITS.values() if name not in models]:
             raise LogFormatError(f"{path}: no fit of {one_of(lacking)}")
-        return _fits(spec, models, read_details(folder, result.details))
+        details = read_details(folder, result.details)
+        try:
+            return _fits(spec, models, details)
+        except InputError as problem:
+            raise LogFormatError(f"{path}: {problem}") from problem
 
 
 def _fits(
