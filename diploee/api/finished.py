@@ -552,7 +552,7 @@ MONTHLY = ("monthly", "monthly_peaks", "months")
 
 
 def _parts_after(keys: Iterable[Sequence[str]], argument: str) -> list[str]:
-    """Return the names that follow a part of split keys, such as names of pools."""
+    """Return the names that an argument selects in split keys, such as pool names."""
     pairs = (pair for words in keys for pair in pairwise(words))
     heads = ("pools",) if argument == "pool" else MONTHLY
     return sorted({after for before, after in pairs if before in heads})

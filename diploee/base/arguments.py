@@ -20,7 +20,7 @@ from diploee.base.errors import (
     shown,
     with_arguments,
 )
-from diploee.base.validation import DATE, as_yaml, must_be, must_be_text
+from diploee.base.validation import DATE, allowed_values_message, as_yaml, must_be
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -132,4 +132,4 @@ def _checked(adapter: TypeAdapter[Any], name: str, value: Any) -> Any:
     found = details[0]["input"]
     is_plain = found is None or isinstance(found, bool)
     text = repr(found) if is_plain else one_line(shown(found))
-    raise InputError(f"{name}: {must_be_text(details, text)}")
+    raise InputError(f"{name}: {allowed_values_message(details, text)}")

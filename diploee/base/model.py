@@ -392,9 +392,9 @@ def assumed_keys(value: Any, key_path: str = "") -> Iterator[str]:
 def ranges(
     value: Any, key_path: str, rating: float
 ) -> Iterator[tuple[str, tuple[float, float], bool]]:
-    """Yield key, range and set flag of each `uncertain` number at its default.
+    """Yield key, range and `is_set` of each `uncertain` number at its default.
 
-    The flag is True if the scenario sets the key. Ranges per rating are multiplied by
+    `is_set` is True if the scenario sets the key. Ranges per rating are multiplied by
     `rating`.
     """
     for key, inner, owner, name in children(value, key_path):

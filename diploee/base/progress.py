@@ -48,7 +48,7 @@ class Progress:
         yield _ignore
 
     def tell(self, text: str) -> None:
-        """Show a warning before the run ends."""
+        """Show a warning at once, not only at the end of the run."""
 
     def forecast(self, text: str) -> None:
         """Show the forecast time and memory of the run, by default like a warning."""

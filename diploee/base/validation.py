@@ -121,7 +121,7 @@ def _problem_texts(details: list[ErrorDetails]) -> Iterator[str]:
     """Yield the problems of one value; alternatives are joined in one line."""
     if any(map(_allowed_text, details)):
         value = details[0].get("ctx", {}).get("found") or shown(details[0]["input"])
-        yield must_be_text(details, value)
+        yield allowed_values_message(details, value)
     for detail in details:
         context = detail.get("ctx", {})
         match detail["type"]:
@@ -135,8 +135,8 @@ def _problem_texts(details: list[ErrorDetails]) -> Iterator[str]:
                 yield str(context.get("error", detail["msg"]))
 
 
-def must_be_text(details: list[ErrorDetails], value: str) -> str:
-    """Return the problem of a value: the allowed values, and the closest of them."""
+def allowed_values_message(details: list[ErrorDetails], value: str) -> str:
+    """Return the message for a value that is not allowed: what it must be instead."""
     allowed = dict.fromkeys(filter(None, map(_allowed_text, details)))
     text = " or ".join(allowed)
     suggestion = did_you_mean(value, re.findall("'([^']*)'", text))

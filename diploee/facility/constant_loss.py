@@ -1,4 +1,4 @@
-"""A loss of a fixed fraction of input power, a rough model of conversion losses.
+"""Loss of a fixed fraction of the input power: a rough model of conversion losses.
 
 See also: docs/models/node_to_meter.md
 """

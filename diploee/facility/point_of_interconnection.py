@@ -1,4 +1,4 @@
-"""The point of interconnection between site and grid, with its meter.
+"""Point of interconnection (POI): power at the meter between site and grid.
 
 See also: docs/models/node_to_meter.md
 """

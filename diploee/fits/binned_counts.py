@@ -39,7 +39,7 @@ class BinnedCounts:
 
     @property
     def hour(self) -> Int64Array:
-        """Hours since 1970, rounded down."""
+        """Clock hour of each step, as whole hours since 1970 in local time."""
         return self.start_ms // MS_PER_H
 
     @property

@@ -134,10 +134,11 @@ def fit_week_shape(
 def _fit_product(
     total: Float64Array, seen: Float64Array, detail: Detail
 ) -> tuple[Float64Array, Float64Array, int]:
-    """Return hourly rates (168,), group factors, and number of parameters of a detail.
+    """Return rates by hour of the week (168,), factors by group, and parameter count.
 
-    Rates are products of factors that match all totals. `total` and `seen` are counts
-    and exposure by hour of the week and group.
+    `total` and `seen` are counts and exposure by hour of the week and group. A fitted
+    rate is an hourly rate times a group factor, and reproduces the total count of each
+    hour and of each group. A coarser `detail` has fewer distinct hourly rates.
     """
     n_groups = total.shape[1]
     by_day_shape = (DAYS_PER_WEEK, HOURS_PER_DAY, n_groups)

@@ -1,4 +1,4 @@
-"""`Segments`: power and nodes of all loads, as times that replay parts of profiles."""
+"""`Segments`: power and nodes of all loads, as replayed parts of profiles."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class Report:
     notes: tuple[str, ...] = ()
 
     is_sheet: bool = False  # a data sheet: figures and tables alone, none folded
-    source: str = ""  # runs or sweep of the page, by `source_of`
+    source: str = ""  # runs or sweep of the page, by `scenarios_text`
 
     @property
     def charts(self) -> tuple[Chart, ...]:
@@ -187,7 +187,7 @@ def write_report(
     paths = [Path(folder) for folder in folders]
     # Files that are never replaced: all of a sweep, the files of a run
     inputs = [p for at in paths for p in ([at] if is_sweep(at) else run_files(at))]
-    source = source_of(paths)
+    source = scenarios_text(paths)
     replaces = partial(is_page_of, source)
     check_output_file(out, force, inputs=inputs, replaces=replaces)  # before any work
     report = build_report(folders, limits, by_load=by_load, bands=bands)
@@ -500,8 +500,8 @@ def is_report(path: Path, mark: str = MARK) -> bool:
         return False
 
 
-def source_of(folders: Sequence[Path]) -> str:
-    """Return a text that tells runs, or a sweep, from others: of the scenarios."""
+def scenarios_text(folders: Sequence[Path]) -> str:
+    """Return a text that identifies the scenarios of runs, or the folder of a sweep."""
     return " ".join(
         folder.name
         if is_sweep(folder)

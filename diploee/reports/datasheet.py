@@ -51,7 +51,7 @@ from diploee.reports.build import (
     is_page_of,
     period_text,
     report_page,
-    source_of,
+    scenarios_text,
 )
 from diploee.reports.coincident import UNITS, coincident_demand
 from diploee.reports.run_sections import reactive_notes, voltage_notes
@@ -748,7 +748,7 @@ def write_datasheet(
     if bands is not None:
         run = run.with_bands(bands)
     inputs = [*run_files(run.folder), *{peak.path for peak in peaks}]
-    source = source_of([run.folder])
+    source = scenarios_text([run.folder])
     replaces = partial(is_page_of, source)
     check_output_file(out, force, inputs=inputs, replaces=replaces)  # before any work
     if csv_file is not None:

@@ -480,18 +480,18 @@ class Scenario(Model):
         """Return the pools' names, in the order of the `pool_id` of tables."""
         return tuple(self.facility.pools)
 
-    def ranges(self, given: bool = True) -> dict[str, tuple[float, float]]:
-        """Return the ranges of uncertain numbers at their defaults, by dotted key.
+    def ranges(self, include_set_keys: bool = True) -> dict[str, tuple[float, float]]:
+        """Return the range of each uncertain number at its default, by dotted key.
 
-        Numbers of unused node types are omitted. If `given` is false, so are numbers of
-        models that the scenario does not set.
+        Numbers of unused node types are omitted, and without `include_set_keys` also
+        numbers that the scenario sets to their default.
         """
         of_nodes_mw = self.facility.supplied_power_w / W_PER_MW
         used = {pool.node_type for pool in self.facility.pools.values()}
         return {
             key.lstrip("."): within
-            for key, within, was_given in ranges(self, "", of_nodes_mw)
-            if (given or not was_given)
+            for key, within, is_set in ranges(self, "", of_nodes_mw)
+            if (include_set_keys or not is_set)
             and (
                 not key.startswith(".facility.node_types.") or key.split(".")[3] in used
             )

@@ -75,7 +75,7 @@ class PreemptiveSchedule(Schedule):
 
     @cached_property
     def node_ms(self) -> Int64Array:
-        """Node time of each job within the run and the window [node ms]."""
+        """Node time of each job between the start and the end of the run [node ms]."""
         runs = self.runs
         run_ms = np.minimum(runs.end_ms, self.horizon_ms) - np.maximum(runs.start_ms, 0)
         total = np.zeros(len(self.jobs), dtype=np.int64)

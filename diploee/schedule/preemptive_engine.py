@@ -2,8 +2,8 @@
 
 All pools of a run share one SimPy environment, so that the facility's power cap and its
 controller see all of them at each time. At each time job ends come first, then
-submissions, added nodes and requested decisions; then the controller decides, then the
-policy of each pool once.
+submissions, added nodes and decisions that a policy has scheduled for this time; then
+the controller decides, then the policy of each pool once.
 """
 
 from __future__ import annotations

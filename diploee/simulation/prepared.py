@@ -1,7 +1,7 @@
 """Prepared site: all data of a site that are resolved once before its runs.
 
-These are its size, stages and their columns, rated power, controller, and extension
-code.
+These are its size, the stages of its power chain with their output columns, its rated
+power, its load controller, and extension code.
 """
 
 from __future__ import annotations

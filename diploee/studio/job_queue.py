@@ -1,6 +1,7 @@
 """Queue of the jobs that a child process of the studio runs one at a time.
 
-A job is a simulation, a page or a file. `worker` is the program of the child process.
+A job runs a simulation, or writes a report page or an export. `worker` is the program
+of the child process.
 """
 
 from __future__ import annotations

@@ -164,12 +164,12 @@ def load_ensemble(
     if accuracy is not None:
         data["accuracy"] = accuracy
     sweep = sweep_from_dict(data, name, folder, source, lines)
-    return _with_assumed_draws(sweep, profiles) if assumed else sweep
+    return _with_sampled_assumptions(sweep, profiles) if assumed else sweep
 
 
-def _with_assumed_draws(sweep: Sweep, profiles: Sequence[str]) -> Sweep:
+def _with_sampled_assumptions(sweep: Sweep, profiles: Sequence[str]) -> Sweep:
     """Return a sweep that samples each assumed value of the site within its range."""
-    keys, base = sweep.base.ranges(given=False), sweep.base
+    keys, base = sweep.base.ranges(include_set_keys=False), sweep.base
     if not keys:
         raise ScenarioError(
             f"--assumed: every number of {sweep.spec.base} that has a range is given; "

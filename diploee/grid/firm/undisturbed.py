@@ -101,7 +101,7 @@ def simulate_year(
         parts.append(window.started.take(ran))
 
     pipeline.jobs.sinks.append(take)
-    names = _request_columns(pipeline)
+    names = _arrival_and_rejection_columns(pipeline)
     power_w, devices_w, *requests = _mean_series(
         pipeline, site, names, lambda x, text: update(x / n_runs, text)
     )
@@ -152,7 +152,7 @@ def _mean_series(
     return np.concatenate(parts, axis=1).astype(np.float64)
 
 
-def _request_columns(pipeline: Pipeline) -> list[str]:
+def _arrival_and_rejection_columns(pipeline: Pipeline) -> list[str]:
     """Return the request columns of flexible services: arrivals, then rejections."""
     labels = [
         label

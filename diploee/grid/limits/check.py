@@ -1,8 +1,9 @@
 """Base classes of limits: `LimitSpec`, `PowerBound`, `SeriesContext` and `Check`.
 
 A `LimitSpec` is one entry of a limits file. A `SeriesContext` describes the series that
-is checked: its step, its resolvable frequencies, its reference powers. A `Check`
-compares the streamed values of a signal with one limit.
+is checked: its step, its resolvable frequencies, its reference powers. A `PowerBound`
+is a maximum power in MW or in percent of a reference power. A `Check` compares the
+streamed values of a signal with one limit.
 """
 
 from __future__ import annotations

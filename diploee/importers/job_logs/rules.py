@@ -178,9 +178,10 @@ def _outlier_mask(submit_ms: Int64Array, kept: BoolArray) -> BoolArray:
 def _choose_run_time(
     rows: RawJobs, run_time: RunTime
 ) -> tuple[RawJobs, dict[str, BoolArray]]:
-    """Return rows with the chosen run time, and a note if the two run times differ.
+    """Return rows with the chosen run time, and notes on differing run times.
 
-    The note is a mask of the rows with both run times, by cause.
+    If the two run times differ in sum, the note has a mask of the rows with both. Else
+    there is no note.
     """
     span_ms = rows.end_ms - rows.start_ms
     both = (rows.start_ms != MISSING_MS) & (rows.end_ms != MISSING_MS) & (span_ms > 0)

@@ -1,6 +1,10 @@
 """Power profiles of offline (batch) inference, from files of measurements.
 
-A profile is the power of one batch on each node of a job (section 3.4 of the paper).
+A profile is the power of each node of a job while it processes one batch.
+
+References
+----------
+.. [1] Section 3.4 of arXiv:2604.07345
 """
 
 from __future__ import annotations

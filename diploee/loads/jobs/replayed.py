@@ -244,7 +244,7 @@ class ReplayedJobs(JobSource):
         is_kept = self._replayable_mask(log, rule, time_ms, n_nodes)
         is_kept &= self._in_period(log, time_ms, is_kept)
         time_ms, records = time_ms[is_kept], records.take(is_kept)
-        self._count_shared(records)
+        self._count_partial_node_jobs(records)
         if self._aligns_by_local_time and not log.is_relative:
             time_ms = log.zone.local_ms(time_ms)
         origin_ms = int(time_ms.min())
@@ -412,7 +412,7 @@ class ReplayedJobs(JobSource):
             self._count("with the profile given for them", rows.size)
         return rule
 
-    def _count_shared(self, records: JobRecords) -> None:
+    def _count_partial_node_jobs(self, records: JobRecords) -> None:
         """Count jobs that use fewer GPUs than a node has but occupy a whole node."""
         if self._frame.slots_per_node > 1:
             unknown = int(np.isnan(records.n_gpus).sum())

@@ -7,9 +7,9 @@ to the curve's mean power at r, so that fluctuations are as large as in the samp
 
 About every two minutes the position in the sample jumps at random, so that the length
 of the sample does not show in the load, and the selection is repeated. After a jump or
-a change of sample the sum continues at a position of similar power, by rank among all
-positions, so that all positions are equally frequent, and mean and fluctuations are
-those of the sample.
+a change of sample the sum continues at a position whose power has the same rank among
+all positions of the new sample. All positions are thus equally frequent, and mean and
+fluctuations are those of the sample.
 
 A profile is built for each pair of rate and K that occurs. Above 256 instances several
 K share a profile, scaled to the exact mean, so that the number of profiles grows with

@@ -74,7 +74,10 @@ def test_a_site_without_stages_is_not_rated_over_a_year(tmp_path: Path) -> None:
 def test_what_no_file_gave_is_not_given_after_a_site_has_grown() -> None:
     site = load_scenario("campus_100mw_synchronous")
     large = scale_scenario(site, 2.0)
-    assert large.ranges(given=False).keys() == site.ranges(given=False).keys()
+    assert (
+        large.ranges(include_set_keys=False).keys()
+        == site.ranges(include_set_keys=False).keys()
+    )
     assert large == scenario_from_dict(large.model_dump(mode="json")).with_folder(
         site.folder
     )
