@@ -39,13 +39,12 @@ from diploee.base.measures.streaming import (
 from diploee.base.measures.voltage import ShortCircuit
 from diploee.base.metric import format_short
 from diploee.base.model import Model, default, unset
-from diploee.base.tables import MAX_SIZE
 from diploee.base.units import MS_PER_S, PROFILE_STEP_MS
 from diploee.metrics.load_changes import Key
 from diploee.metrics.spectral_bands import FLAGGED_STEPS, FOLDED_SAMPLES, Support
 from diploee.profiles.meter_response import TRUSTED_WINDOWS
 
-Positive = Annotated[float, Field(gt=0, le=MAX_SIZE)]
+Positive = Annotated[float, Field(gt=0, le=1e9)]
 Percent = Annotated[float, Field(gt=0, le=100)]
 Mark = Literal["S", "S2", "M", "J"]
 

@@ -199,7 +199,7 @@ peek: 3
             ":2 ramps.0: a percentile is of ramps either way",
         ),
         (
-            "changes:\n  - {above_mw: 1e15, max_mw_per_s: 1e-308}\n",
+            "changes:\n  - {above_mw: 1e9, max_mw_per_s: 1e-308}\n",
             (
                 ":2 changes.0: above_mw over max_mw_per_s, the time of a change, must "
                 "be 0.1 s to 1 h"
