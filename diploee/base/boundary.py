@@ -28,7 +28,7 @@ def import_object(path: str) -> Any:
     module, _, name = path.partition(":")
     try:
         return getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise ValueError(
             f"can't import {shown(path)} ({one_line(str(error))}), expected "
             "'module:Class'; set PYTHONPATH to the module's folder"
@@ -39,7 +39,7 @@ def import_named(module: str) -> str:
     """Import a module, so that it registers its components, and return its name."""
     try:
         import_module(module)
-    except ImportError as error:
+    except (ImportError, ValueError, TypeError) as error:
         raise ValueError(
             f"can't import {shown(module)} ({one_line(str(error))}); set PYTHONPATH to "
             "the module's folder"

@@ -51,9 +51,10 @@ ALLOWED_TEXTS = {
     "literal": "{expected}",
     "model": _GROUP,
     "must_be": "{allowed}",
+    "sequence": _LIST,
     "string": "text (in quotes)",
     "string_pattern_mismatch": "text that matches {pattern}",
-    "string_too_short": "text of {min_length} characters or more",
+    "string_too_short": "text of {min_length} or more characters",
     "too_long": "at most {max_length} long",
     "too_short": "at least {min_length} long",
     "tuple": _LIST,
@@ -138,7 +139,7 @@ def _problem_texts(details: list[ErrorDetails]) -> Iterator[str]:
 def allowed_values_message(details: list[ErrorDetails], value: str) -> str:
     """Return the message for a value that is not allowed: what it must be instead."""
     allowed = dict.fromkeys(filter(None, map(_allowed_text, details)))
-    text = " or ".join(allowed)
+    text = " or ".join(allowed) or "of another form"
     suggestion = did_you_mean(value, re.findall("'([^']*)'", text))
     return f"must be {text}, found {value}{suggestion}"
 
@@ -292,6 +293,8 @@ def validate_record(
 
 def as_yaml(value: Any) -> Any:
     """Return a number, date or duration of Python, numpy or pandas as YAML has it."""
+    if isinstance(value, np.datetime64 | np.timedelta64) and np.isnat(value):
+        return "NaT"
     if isinstance(value, np.generic):
         value = str(value) if isinstance(value, np.datetime64) else value.item()
     if isinstance(value, timedelta):

@@ -91,6 +91,8 @@ def ride_through_command(
     """
     for path in filter(None, (out, picture)):
         check_output_file(path, force)  # before any work
+    if out is not None and out.suffix != ".parquet":
+        raise InputError(f"--out: must end in .parquet, found '{out.name}'")
     with TemporaryDirectory() as folder:
         if Path(site).is_dir():
             run = open_run(site)

@@ -199,6 +199,10 @@ def power_blocks(
         See `power_stream`.
     """
     _check_scenario("power_blocks", scenario)
+    sizes = {"block_intervals": block_intervals, "step_ms": step_ms}
+    for name, size in (sizes | {"n_threads": n_threads}).items():
+        if size is not None and not (isinstance(size, int) and size >= 1):
+            raise InputError(f"{name}: must be a whole number from 1, found {size!r}")
     used = np.unique(segments.profile_id).tolist()
     yield from power_stream(
         power_model(scenario, library, used, step_ms=step_ms, method=method),

@@ -42,7 +42,7 @@ from diploee.simulation.run import check
 from diploee.sweeps.dask_cluster import run_on_dask
 from diploee.sweeps.ensemble import Ensemble, write_ensemble
 from diploee.sweeps.expand import MAX_RUNS, PlannedRun, expand
-from diploee.sweeps.folder import lock_folder, sweep_folder, write_file
+from diploee.sweeps.folder import MANIFEST, lock_folder, sweep_folder, write_file
 from diploee.sweeps.loading import (
     Sweep,
     is_sweep,
@@ -166,6 +166,8 @@ def run_sweep(
     with lock_folder(folder):
         recorded, now = recorded_sweep(folder), full_version()
         before = recorded.diploee_version if recorded else now
+        if (folder / MANIFEST).is_file():
+            raise OutputExistsError(f"{target}: is a run; choose another --out")
         if recorded and recorded.is_other(sweep, runs):
             raise OutputExistsError(
                 f"{target}: holds another sweep, which has none of these runs; choose "

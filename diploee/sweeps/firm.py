@@ -25,7 +25,7 @@ from diploee.base.clock import NamedSpan
 from diploee.base.errors import Brief, InputError, RunTooLongError
 from diploee.base.model import Model, default, unset
 from diploee.base.progress import Progress, Update, stage, usual_progress
-from diploee.base.units import MS_PER_DAY, MS_PER_H, S_PER_MIN, W_PER_MW
+from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_S, S_PER_MIN, W_PER_MW
 from diploee.base.validation import checked
 from diploee.grid.firm.calls import BLOCKS_H
 from diploee.grid.firm.study import FirmResult, firm_results
@@ -69,7 +69,7 @@ class FirmOptions(Model):
     notice: Annotated[tuple[FixedSpan, ...], Field(min_length=1)] = default(
         NOTICES, "Time from the notice of a call to its start, at most a week."
     )
-    peaks: str | None = unset(
+    peaks: Annotated[str, Field(min_length=1)] | None = unset(
         "The grid's peak hours, as further calls: a table with start, and end or "
         "duration_min."
     )
@@ -222,6 +222,13 @@ def _study(
     step_ms = span_ms(options.step)
     if step_ms <= 0 or MS_PER_H % step_ms:
         raise InputError(f"step: must divide an hour, found {options.step}")
+    if step_ms < MS_PER_S:  # a year of shorter steps does not fit into memory
+        raise InputError(f"step: must be at least 1 s, found {options.step}")
+    if scenario.horizon_ms % step_ms:
+        raise InputError(
+            f"step: {options.step} must divide the duration of the run, "
+            f"{scenario.duration}"
+        )
     spans: Sequence[NamedSpan] = (
         read_peak_intervals(options.peaks) if options.peaks else ()
     )

@@ -127,6 +127,28 @@ def test_calls_that_a_newcomer_types_are_done(
 
 
 REFUSED: dict[str, tuple[Callable[[Run], Any], str]] = {
+    "a duration of numpy that is none": (
+        lambda run: diploee.run(
+            run.scenario,
+            duration=np.timedelta64("NaT"),  # type: ignore[arg-type]
+        ),
+        "duration: must be a number and a unit",
+    ),
+    "blocks of no interval": (
+        lambda run: list(
+            diploee.power_blocks(
+                None,  # type: ignore[arg-type]
+                run.scenario,
+                tiny_library(),
+                block_intervals=-5,
+            )
+        ),
+        "block_intervals: must be a whole number from 1, found -5",
+    ),
+    "records that disconnect before they begin to": (
+        lambda run: run.export("psse", "x", parts=["cmld"], vd1=0.5, vd2=0.9),
+        "vd2: must be below vd1 0.5, found 0.9",
+    ),
     "engine": (
         lambda run: diploee.run(run.scenario, engine="fast"),  # type: ignore[arg-type]
         "engine: must be 'simpy' or 'compiled', found 'fast'",

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from diploee.base.clock import ConstantOffsetSpan, WallClock
-from diploee.base.errors import Brief
+from diploee.base.errors import Brief, InputError
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import W_PER_MW
 
@@ -43,11 +43,14 @@ def to_quanta(power_w: Float64Array, largest_w: float = MAX_POWER_W) -> Int64Arr
 
     Raises
     ------
-    ValueError
+    InputError
         If a value is NaN or its magnitude exceeds the maximum.
     """
     if power_w.size and not np.abs(power_w).max() <= largest_w:
-        raise ValueError(f"power must be finite and within {largest_w:g} W")
+        raise InputError(
+            f"power must be finite and within {largest_w:g} W; check the sizes of "
+            "loads and stages"
+        )
     quanta = power_w * QUANTA_PER_W
     np.rint(quanta, out=quanta)
     return quanta.astype(np.int64)

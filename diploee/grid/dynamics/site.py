@@ -34,6 +34,7 @@ from diploee.grid.export.psse import PERC1
 from diploee.power.blocks import AC_COLUMNS, POWER_COLUMNS
 from diploee.runs.load_parts import LoadParts, split_by_kind
 from diploee.runs.reader import RunFolder
+from diploee.runs.series import CHANGED
 from diploee.scenario.ride_through import RideThrough
 from diploee.simulation.prepared import open_stages
 
@@ -93,6 +94,8 @@ class Site:
             LoadParts.from_run(run).excluding(downstream),
             self._series.check()[1:],
         )
+        if POWER not in names:
+            raise InputError(f"{run.folder}: column '{POWER}' is missing; {CHANGED}")
         per = {column.name: column.per for column in run.columns}
         self._names = [
             name

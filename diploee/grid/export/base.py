@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import AfterValidator, Field, InstanceOf, PositiveFloat
+from pydantic import AfterValidator, Field, InstanceOf
 
 from diploee.base.clock import NamedSpan, named_zone
 from diploee.base.errors import Brief, shown
@@ -82,9 +82,11 @@ class Options(Choices):
     )
     name: LoadName = default("datacenter", "Name of the load.")
     bus: LoadName = default("datacenter", "Name of the load's bus (opendss, pypsa).")
-    kv: PositiveFloat = default(12.47, "Rated voltage of the OpenDSS load, in kV.")
+    kv: Annotated[float, Field(ge=1e-3, le=1e4)] = default(
+        12.47, "Rated voltage of the OpenDSS load, in kV."
+    )
     actual: bool = default(False, "OpenDSS multipliers in kW instead of per peak.")
-    mva: PositiveFloat = default(
+    mva: Annotated[float, Field(ge=1e-3, le=1e6)] = default(
         100.0, "Base of the per-unit values of andes and pscad [MVA]."
     )
     at: datetime | None = unset("Time of the psse study, local; by default the peak.")

@@ -198,6 +198,10 @@ def _write_cmld(window: _StudiedWindow) -> WrittenFiles:
     """Write the composite load model (CMLD) with the run's load fractions."""
     request, parts = window.request, LoadParts.from_run(window.request.run)
     options, mw = request.options, window.components_mw(parts)
+    if options.vd2 >= options.vd1:
+        raise InputError(
+            f"--vd2: must be below --vd1 {options.vd1:g}, found {options.vd2:g}"
+        )
     electronic, motors, static = split_by_kind(mw, options.drives)
     total_mw = electronic + motors + static - mw["network"]
     when = window.start_text(window.studied_step)

@@ -10,6 +10,7 @@ import pytest
 from builders import tiny_run
 from scipy import signal
 
+from diploee.base.errors import InputError
 from diploee.base.measures.distribution import Distribution
 from diploee.base.measures.spectrum import window_spectra
 from diploee.grid.limits import Limits
@@ -209,7 +210,7 @@ def test_blocks_must_follow_on_each_other():
 
 
 def test_power_that_is_not_finite_is_refused():
-    with pytest.raises(ValueError, match="finite"):
+    with pytest.raises(InputError, match="finite"):
         grid([1.0, np.nan], 60_000)
 
 

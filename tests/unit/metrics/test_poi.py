@@ -426,7 +426,7 @@ def test_sums_of_quanta_are_those_of_the_single_values() -> None:
     quanta = to_quanta(power_w)
     assert sum_quanta(power_w) == (quanta.sum(), quanta[quanta > 0].sum())
     for bad in (np.nan, np.inf, 2e11):
-        with pytest.raises(ValueError, match="must be finite and within"):
+        with pytest.raises(InputError, match="must be finite and within"):
             sum_quanta(np.array([1.0, bad, 1.0]))
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from sweep_builders import Swept, sweep_content, tiny_sweep
 
+from diploee.base.errors import OutputExistsError
 from diploee.sweeps import SweepResult, run_sweep
 from diploee.sweeps.record import read_warnings
 from diploee.sweeps.task import Outcome
@@ -87,6 +88,28 @@ def test_damaged_runs_are_done_again_and_no_others(
     assert (result.n_computed, result.failed) == (5, {})
     assert sweep_content(out) == sweep_content(finished / "out")
     assert (runs[0] / "manifest.json").stat().st_mtime_ns == untouched
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", ["metrics.json", "load_shape.parquet"])
+def test_a_run_with_damaged_bytes_of_the_same_size_is_done_again(
+    file: str, finished: Path, tmp_path: Path, library_folder: Path
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(finished / "out", out)
+    path = next((out / "runs").iterdir()) / file
+    path.write_bytes(bytes(path.stat().st_size))
+    assert again(finished, out, library_folder).n_computed == 1
+    assert sweep_content(out) == sweep_content(finished / "out")
+
+
+@pytest.mark.slow
+def test_a_sweep_is_not_written_into_a_run(
+    finished: Path, tmp_path: Path, library_folder: Path
+) -> None:
+    run = shutil.copytree(next((finished / "out" / "runs").iterdir()), tmp_path / "run")
+    with pytest.raises(OutputExistsError, match="is a run; choose another --out"):
+        again(finished, run, library_folder)
 
 
 def test_run_that_is_gone_after_it_was_done_is_a_failure_not_pending(

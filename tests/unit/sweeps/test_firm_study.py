@@ -159,6 +159,8 @@ def test_capped_services_slow_the_requests_of_called_hours() -> None:
     ("options", "text"),
     [
         ({"step": "7 min"}, "step: must divide an hour, found 7 min"),
+        ({"step": "1 ms"}, "step: must be at least 1 s, found 1 ms"),
+        ({"peaks": ""}, "peaks: must be text of 1 or more characters"),
         ({"levels": 0}, "levels: must be "),
         ({"levels": 3, "level": 1.0}, "level: must not be given with levels"),
         ({"level": [-1.0]}, r"level\.0: must be "),
@@ -171,6 +173,11 @@ def test_a_bad_option_is_refused_by_its_name(
 ) -> None:
     with pytest.raises(InputError, match=text):
         study(library, **options)
+
+
+def test_a_step_that_does_not_divide_the_run_is_refused(library: Path) -> None:
+    with pytest.raises(InputError, match="1 h must divide the duration of the run"):
+        study(library, {"duration": "90 min"}, step="1 h")
 
 
 def test_a_forecast_above_the_limit_is_refused(library: Path) -> None:
