@@ -200,4 +200,6 @@ def run(
         if out is not None:  # check before reading
             check_output_folder(out, force, kind=RUN_FOLDER)
         site = site_of(resolved, profiles, options, inputs, limits)
+        if until_decided and not site.watch.models:
+            raise InputError("--until-decided: has no use without --limits")
     return open_run(simulation.simulate(site, out, watch))

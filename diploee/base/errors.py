@@ -124,13 +124,16 @@ def with_arguments(error: DiploeeError, names: Collection[str]) -> None:
     """Replace command-line options in an error's text by names of arguments."""
 
     def argument(match: re.Match[str]) -> str:
+        if match[1] is None:  # a command line
+            return match[0]
         word = match[1].replace("-", "_")
         near = (n for n in (word, f"{word}_s", _OPTIONS.get(word, word)) if n in names)
         return _ARGUMENTS.get(word, next(near, word))
 
     if not ON_COMMAND_LINE.get():
         error.problems = tuple(
-            re.sub(r"--([a-z][a-z-]+)", argument, line) for line in error.problems
+            re.sub(r"'diploee [^']*'|--([a-z][a-z-]+)", argument, line)
+            for line in error.problems
         )
         error.args = (error.problems,)
 

@@ -265,6 +265,10 @@ def compare(
         raise InputError(
             f"{plural(len(paths), 'run')} given, two or more are compared; give others"
         )
+    if labels and len(labels) != len(paths):
+        raise InputError(
+            f"labels: must be one for each of {len(paths)} runs, found {len(labels)}"
+        )
     opened = [*map(RunFolder.open, paths)]
     labels, stages = labels or run_labels(opened), _differing_stages(opened)
     settings = {

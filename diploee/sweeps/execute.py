@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import pyarrow as pa
-from pydantic import InstanceOf
+from pydantic import Field, InstanceOf
 
 from diploee.api.sites import AnyScenario, Values, site_of, with_values
 from diploee.base.arguments import (
@@ -302,7 +302,7 @@ def sweep(
     sweep: AnySweep,
     out: Path | str | None = None,
     *,
-    workers: int = 0,
+    workers: Annotated[int, Field(ge=0)] = 0,
     dask: Any = None,
     profiles: Path | str | Sequence[Path | str] = (),
     engine: Engine | None = None,
@@ -376,7 +376,7 @@ def ensemble(
     seeds: Seeds | None = None,
     accuracy: float | None = None,
     assumed: bool = False,
-    workers: int = 0,
+    workers: Annotated[int, Field(ge=0)] = 0,
     dask: Any = None,
     profiles: Path | str | Sequence[Path | str] = (),
     engine: Engine | None = None,

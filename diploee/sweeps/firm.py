@@ -221,12 +221,12 @@ def _study(
 ) -> FirmStudy:
     step_ms = span_ms(options.step)
     if step_ms <= 0 or MS_PER_H % step_ms:
-        raise InputError(f"step: must divide an hour, found {options.step}")
+        raise InputError(f"--step: must divide an hour, found {options.step}")
     if step_ms < MS_PER_S:  # a year of shorter steps does not fit into memory
-        raise InputError(f"step: must be at least 1 s, found {options.step}")
+        raise InputError(f"--step: must be at least 1 s, found {options.step}")
     if scenario.horizon_ms % step_ms:
         raise InputError(
-            f"step: {options.step} must divide the duration of the run, "
+            f"--step: {options.step} must divide the duration of the run, "
             f"{scenario.duration}"
         )
     spans: Sequence[NamedSpan] = (
@@ -234,10 +234,10 @@ def _study(
     )
     notices_ms = sorted({span_ms(text) for text in options.notice})
     if notices_ms[-1] > MAX_NOTICE_MS:
-        raise InputError(f"notice: must be at most 7 d, found {options.notice[-1]}")
+        raise InputError(f"--notice: must be at most 7 d, found {options.notice[-1]}")
     levels_w = [mw * W_PER_MW for mw in options.level]
     if levels_w and options.levels:
-        raise InputError("level: must not be given with levels; leave out one")
+        raise InputError("--level: must not be given with levels; leave out one")
     n_levels, n_steps = (
         len(levels_w) or options.levels or 10,
         scenario.horizon_ms // step_ms,

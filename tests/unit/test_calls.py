@@ -134,6 +134,18 @@ REFUSED: dict[str, tuple[Callable[[Run], Any], str]] = {
         ),
         "duration: must be a number and a unit",
     ),
+    "a run until its limits are decided, without any": (
+        lambda run: diploee.run(run.scenario, until_decided=True),
+        "until_decided: has no use without limits",
+    ),
+    "names for other runs": (
+        lambda run: diploee.compare(run, run, labels=["a"]),
+        "labels: must be one for each of 2 runs, found 1",
+    ),
+    "workers below none": (
+        lambda run: diploee.ensemble(run.scenario, workers=-1),
+        "workers: must be at least 0, found -1",
+    ),
     "blocks of no interval": (
         lambda run: list(
             diploee.power_blocks(
