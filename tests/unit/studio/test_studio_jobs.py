@@ -166,7 +166,9 @@ def test_two_pages_at_once_get_their_own_answers_one_after_the_other(
 
 
 def test_run_beyond_its_time_is_refused_with_the_remedy(studio: Studio) -> None:
-    longer = run(studio, "a", ["step", "0.1 s"], ["duration", "9 years"], automatic=True)
+    longer = run(
+        studio, "a", ["step", "0.1 s"], ["duration", "9 years"], automatic=True
+    )
     *_, last = longer
     assert "duration" in last["problems"][0]
 
