@@ -79,20 +79,20 @@ def answer(
     which file."""
     started = time.process_time()
     ended = call(*arguments)
-    told = f"{' '.join(map(str, arguments))}\n{ended.code}\n{ended.err}"
-    assert time.process_time() - started < MAX_S, told
-    assert ended.code in allowed, told
-    assert "internal error" not in ended.err, told
-    assert "errors.pydantic.dev" not in ended.err, told
+    message = f"{' '.join(map(str, arguments))}\n{ended.code}\n{ended.err}"
+    assert time.process_time() - started < MAX_S, message
+    assert ended.code in allowed, message
+    assert "internal error" not in ended.err, message
+    assert "errors.pydantic.dev" not in ended.err, message
     for line in ended.problems:
-        assert line.isprintable(), told
-        assert len(line) < 500, told
+        assert line.isprintable(), message
+        assert len(line) < 500, message
     if ended.code == 2:
-        assert ended.problems, told
+        assert ended.problems, message
         for problem in ended.problems:
-            assert any(name in problem for name in names), told
+            assert any(name in problem for name in names), message
     elif ended.code == 0:
-        assert not ended.err, told
+        assert not ended.err, message
         figures = ended.out.lstrip().partition("\n")[2]  # below the name
         assert not re.search(r"\b(nan|inf|infinity)\b", figures, re.IGNORECASE), (
             ended.out
